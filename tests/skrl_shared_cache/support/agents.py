@@ -1,0 +1,73 @@
+"""skrl's agents, memory and trainer, built by the same code on both lines."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import torch
+from skrl.agents.torch.a2c import A2C
+from skrl.agents.torch.ppo import PPO
+from skrl.agents.torch.rpo import RPO
+from skrl.memories.torch import RandomMemory
+from skrl.trainers.torch import SequentialTrainer
+
+from .drift import DriftEnv, DriftWrapper
+from .lines import SKRL_2
+
+AGENTS = {"PPO": PPO, "A2C": A2C, "RPO": RPO}
+
+ROLLOUT = 8
+"""Steps of the environment per update."""
+
+MINI_BATCHES = 2
+
+EPOCHS = 3
+"""Learning epochs per update. A2C has one by definition."""
+
+SILENT = {"write_interval": 0, "checkpoint_interval": 0, "directory": tempfile.gettempdir()}
+"""Experiment settings with which an agent writes nothing."""
+
+
+def configuration(name: str, **overrides: Any) -> dict[str, Any]:
+    """Return the configuration of an agent in the names of the installed line.
+
+    :param name: Agent.
+    :param overrides: Further settings, in the names of skrl 2. ``observation_preprocessor`` and its kwargs are
+        renamed for skrl 1.4, where they are called ``state_preprocessor``.
+    """
+    cfg: dict[str, Any] = {"rollouts": ROLLOUT, "mini_batches": MINI_BATCHES, "experiment": dict(SILENT)}
+    if name != "A2C":
+        cfg["learning_epochs"] = EPOCHS
+    cfg.update(overrides)
+    if not SKRL_2:
+        cfg = {key.replace("observation_preprocessor", "state_preprocessor"): value for key, value in cfg.items()}
+    return cfg
+
+
+def make_agent(name: str, model: Any, env: DriftWrapper, **overrides: Any) -> Any:
+    """Return an agent with one model for both roles and a memory of one rollout."""
+    return AGENTS[name](
+        models={"policy": model, "value": model},
+        memory=RandomMemory(memory_size=ROLLOUT, num_envs=env.num_envs, device="cpu"),
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        device="cpu",
+        cfg=configuration(name, **overrides),
+    )
+
+
+def train(agent: Any, env: DriftWrapper, updates: int) -> None:
+    """Train for that many updates with skrl's own trainer, from a fixed state of the random generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        cfg = {"headless": True, "disable_progressbar": True, "close_environment_at_exit": False}
+        SequentialTrainer(env=env, agents=agent, cfg={**cfg, "timesteps": updates * ROLLOUT}).train()
+
+
+def trained(name: str, model: Any, updates: int, discrete: bool = False, **overrides: Any) -> Any:
+    """Train the model with an agent on a new :class:`DriftEnv` and return the agent."""
+    env = DriftWrapper(DriftEnv(discrete))
+    agent = make_agent(name, model, env, **overrides)
+    train(agent, env, updates)
+    return agent

@@ -1,0 +1,179 @@
+"""A cached model beside the same model without the cache, and what it means that they agree."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import torch
+from skrl.models.torch import Model
+from torch.utils._pytree import tree_flatten
+
+from skrl_shared_cache import SharedModel
+
+from .lines import act
+
+Make = Callable[[Any], Any]
+"""Builds a model on the given base class, from the global random generator only."""
+
+GRADIENT_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 3e-2, torch.float16: 3e-2}
+"""Largest difference between two gradients, relative to the largest gradient of the model."""
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class TwoPass(Model):
+    """skrl's own model, made correct: no call ever sees a ``_shared_output`` that another call has left.
+
+    For models that do not use that attribute this is ``Model`` itself.
+    """
+
+    _shared_output: Any = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        compute = cls.compute
+        if compute is Model.compute:
+            return
+
+        @functools.wraps(compute)
+        def compute_afresh(self: Any, *args: Any, **kwargs: Any) -> Any:
+            self._shared_output = None
+            return compute(self, *args, **kwargs)
+
+        cls.compute = compute_afresh
+
+
+def build(make: Make, base: Any, seed: int = 0) -> Any:
+    """Build a model with the weights that this seed gives, whatever the base class.
+
+    :param make: Builds the model on a base class.
+    :param base: Base class.
+    :param seed: Seed of the global random generator while it is built.
+
+    :return: Model.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make(base)
+
+
+def seeded_act(model: Any, inputs: dict[str, Any], role: str, seed: int = 0) -> tuple[Any, ...]:
+    """Call ``act`` with the global random generator at ``seed``, and leave the generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return act(model, inputs, role)
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of the tensor's bits as integers, in which NaN equals itself and +0 differs from -0."""
+    tensor = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    return tensor.view(_INTEGERS[tensor.element_size()])
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    """Assert that two nests agree in structure and every tensor in type, shape, requires_grad and every bit."""
+    actual_leaves, actual_spec = tree_flatten(actual)
+    expected_leaves, expected_spec = tree_flatten(expected)
+    assert actual_spec == expected_spec
+    for a, e in zip(actual_leaves, expected_leaves):
+        assert type(a) is type(e)
+        if not isinstance(e, torch.Tensor):
+            assert a == e
+            continue
+        assert (a.dtype, a.shape, a.device, a.requires_grad) == (e.dtype, e.shape, e.device, e.requires_grad)
+        assert torch.equal(bits(a), bits(e)), f"largest difference: {(a.detach() - e.detach()).abs().max()}"
+
+
+def is_same(actual: Any, expected: Any) -> bool:
+    """Tell whether :func:`assert_same` passes."""
+    try:
+        assert_same(actual, expected)
+    except AssertionError:
+        return False
+    return True
+
+
+def assert_close_gradients(
+    actual: dict[str, torch.Tensor | None], expected: dict[str, torch.Tensor | None], tolerance: float | None = None
+) -> None:
+    """Assert that two sets of gradients agree up to the order of summation, and are None where the other is.
+
+    :param actual: Gradients by name.
+    :param expected: Gradients of the uncached twin by name.
+    :param tolerance: Largest difference, relative to the largest expected gradient.
+        If ``None``, that of :data:`GRADIENT_TOLERANCE` for the dtype.
+    """
+    assert actual.keys() == expected.keys()
+    largest = max((g.abs().max().item() for g in expected.values() if g is not None and g.numel()), default=0.0)
+    for name, e in expected.items():
+        a = actual[name]
+        assert (a is None) == (e is None), f"{name}: {a} and {e}"
+        if a is None or e is None:
+            continue
+        assert (a.dtype, a.shape) == (e.dtype, e.shape)
+        allowed = GRADIENT_TOLERANCE[e.dtype] if tolerance is None else tolerance
+        difference = (a - e).abs().max().item() if e.numel() else 0.0
+        assert difference <= allowed * largest, f"{name}: {difference} > {allowed} * {largest}"
+
+
+def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor | None]:
+    """Return the gradients of all parameters by name, None where there is none."""
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+class Twins:
+    """A model on the cached base and the same model, with the same weights, without the cache.
+
+    :param make: Builds the model on a base class.
+    :param seed: Seed of the weights.
+    :param base: Base class of the cached one.
+    """
+
+    def __init__(self, make: Make, seed: int = 0, base: Any = SharedModel) -> None:
+        self.cached = build(make, base, seed)
+        self.plain = build(make, TwoPass, seed)
+        self._calls = 0
+
+    def act(self, inputs: dict[str, Any], role: str, plain_inputs: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        """Let both act with the same random numbers, and assert that the outputs are the same, bit for bit.
+
+        :param inputs: Inputs of both.
+        :param role: Role.
+        :param plain_inputs: Inputs of the uncached twin, where it must not see the very same tensors.
+
+        :return: Outputs of the cached and of the uncached model.
+        """
+        # by role: a policy and a value pass draw the same Dropout mask, as they do when the trunk runs once
+        self._calls += role == "policy"
+        actual = seeded_act(self.cached, inputs, role, self._calls)
+        expected = seeded_act(self.plain, inputs if plain_inputs is None else plain_inputs, role, self._calls)
+        assert_same(actual, expected)
+        return actual, expected
+
+    def pair(self, inputs: dict[str, Any], roles: tuple[str, ...] = ("policy", "value")) -> None:
+        """Let both act in every role with the same inputs, and assert the same outputs."""
+        for role in roles:
+            self.act(inputs, role)
+
+    def learn(self, inputs: dict[str, Any], roles: tuple[str, ...] = ("policy", "value")) -> None:
+        """Act in every role, go backward once through the sum of all outputs, and assert the same gradients."""
+        losses: list[Any] = [0.0, 0.0]
+        for role in roles:
+            for i, (actions, log_prob, _) in enumerate(self.act(inputs, role)):
+                losses[i] = losses[i] + (actions**2).sum() + (0.0 if log_prob is None else (log_prob**2).sum())
+        for model, loss in zip((self.cached, self.plain), losses):
+            model.zero_grad()
+            loss.backward()
+        self.assert_same_gradients()
+
+    def assert_same_gradients(self, tolerance: float | None = None) -> None:
+        """Assert that the gradients of both agree."""
+        assert_close_gradients(gradients(self.cached), gradients(self.plain), tolerance)
+
+    def each(self, change: Callable[[Any], Any]) -> None:
+        """Do the same to both models."""
+        change(self.cached)
+        change(self.plain)
