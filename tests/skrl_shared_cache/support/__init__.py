@@ -1,1 +1,1 @@
-"""What the tests of the cache share: one code for both skrl lines, models with an uncached twin, a small environment."""
+"""What the tests of the cache share: one code for both skrl lines, models with an uncached twin, an environment."""

@@ -29,7 +29,7 @@ class DriftEnv:
     def __init__(self, discrete: bool = False, num_envs: int = 4, horizon: int = 7) -> None:
         self.num_envs = num_envs
         self.observation_space = box(6)
-        self.action_space: gymnasium.Space = gymnasium.spaces.Discrete(3) if discrete else box(2)
+        self.action_space: gymnasium.Space[Any] = gymnasium.spaces.Discrete(3) if discrete else box(2)
         self._discrete = discrete
         self._horizon = horizon
         self._start = torch.linspace(-1.0, 1.0, num_envs)

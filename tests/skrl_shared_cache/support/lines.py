@@ -28,7 +28,7 @@ def make_inputs(observations: Any, **extra: Any) -> dict[str, Any]:
     return {OBSERVATIONS: observations, **extra}
 
 
-def init_model(model: nn.Module, base: Any, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+def init_model(model: Any, base: Any, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space) -> None:
     """Call the constructor of ``base`` in the manner of the installed line."""
     if SKRL_2:
         base.__init__(model, observation_space=observation_space, action_space=action_space, device="cpu")
@@ -41,17 +41,16 @@ def gaussian_output(mean: torch.Tensor, log_std: torch.Tensor, outputs: dict[str
     return (mean, {**outputs, "log_std": log_std}) if SKRL_2 else (mean, log_std, outputs)
 
 
-def act(
-    model: nn.Module, inputs: dict[str, Any], role: str
-) -> tuple[torch.Tensor, torch.Tensor | None, dict[str, Any]]:
+def act(model: Any, inputs: dict[str, Any], role: str) -> tuple[torch.Tensor, torch.Tensor | None, dict[str, Any]]:
     """Call ``model.act`` and return actions (or values), log probability (None for a value) and outputs."""
     if SKRL_2:
         actions, outputs = model.act(inputs, role=role)
         return actions, outputs.get("log_prob"), outputs
-    return model.act(inputs, role=role)
+    result: tuple[torch.Tensor, torch.Tensor | None, dict[str, Any]] = model.act(inputs, role=role)
+    return result
 
 
-def set_training(model: nn.Module, enabled: bool) -> None:
+def set_training(model: Any, enabled: bool) -> None:
     """Call skrl's own switch between training and evaluation: its name differs between the lines."""
     if SKRL_2:
         model.enable_training_mode(enabled)
@@ -66,8 +65,8 @@ class ActorCritic(GaussianMixin, DeterministicMixin):
     :meth:`add_heads` and returns ``self.answer(features, role, inputs)`` from ``compute``.
     """
 
-    OBSERVATION_SPACE: gymnasium.Space = box(6)
-    ACTION_SPACE: gymnasium.Space = box(2)
+    OBSERVATION_SPACE: gymnasium.Space[Any] = box(6)
+    ACTION_SPACE: gymnasium.Space[Any] = box(2)
 
     def __init__(self, base: Any) -> None:
         init_model(self, base, self.OBSERVATION_SPACE, self.ACTION_SPACE)
@@ -80,7 +79,7 @@ class ActorCritic(GaussianMixin, DeterministicMixin):
         self.log_std = nn.Parameter(torch.full((self.num_actions,), -0.5))
         self.value_head = nn.Linear(features, 1)
 
-    def act(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+    def act(self, inputs: dict[str, Any], role: str = "") -> Any:
         mixin = GaussianMixin if role == "policy" else DeterministicMixin
         return mixin.act(self, inputs, role=role)
 
@@ -97,8 +96,8 @@ class ActorCritic(GaussianMixin, DeterministicMixin):
 class DiscreteActorCritic(CategoricalMixin, DeterministicMixin):
     """The same for a discrete policy, see :class:`ActorCritic`."""
 
-    OBSERVATION_SPACE: gymnasium.Space = box(6)
-    ACTION_SPACE: gymnasium.Space = gymnasium.spaces.Discrete(3)
+    OBSERVATION_SPACE: gymnasium.Space[Any] = box(6)
+    ACTION_SPACE: gymnasium.Space[Any] = gymnasium.spaces.Discrete(3)
 
     def __init__(self, base: Any) -> None:
         init_model(self, base, self.OBSERVATION_SPACE, self.ACTION_SPACE)
@@ -110,7 +109,7 @@ class DiscreteActorCritic(CategoricalMixin, DeterministicMixin):
         self.policy_head = nn.Linear(features, self.num_actions)
         self.value_head = nn.Linear(features, 1)
 
-    def act(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+    def act(self, inputs: dict[str, Any], role: str = "") -> Any:
         mixin = CategoricalMixin if role == "policy" else DeterministicMixin
         return mixin.act(self, inputs, role=role)
 

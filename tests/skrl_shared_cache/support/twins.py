@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from skrl.models.torch import Model
@@ -78,7 +79,7 @@ def assert_same(actual: Any, expected: Any) -> None:
     actual_leaves, actual_spec = tree_flatten(actual)
     expected_leaves, expected_spec = tree_flatten(expected)
     assert actual_spec == expected_spec
-    for a, e in zip(actual_leaves, expected_leaves):
+    for a, e in zip(actual_leaves, expected_leaves, strict=True):
         assert type(a) is type(e)
         if not isinstance(e, torch.Tensor):
             assert a == e
@@ -164,7 +165,7 @@ class Twins:
         for role in roles:
             for i, (actions, log_prob, _) in enumerate(self.act(inputs, role)):
                 losses[i] = losses[i] + (actions**2).sum() + (0.0 if log_prob is None else (log_prob**2).sum())
-        for model, loss in zip((self.cached, self.plain), losses):
+        for model, loss in zip((self.cached, self.plain), losses, strict=True):
             model.zero_grad()
             loss.backward()
         self.assert_same_gradients()

@@ -56,7 +56,7 @@ def pattern(base: Any) -> Any:
             ActorCritic.__init__(self, base)
             self.net = mlp()
             self.add_heads(FEATURES)
-            self._shared_output = None
+            self._shared_output: Any = None
 
         def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
             if role == "policy":
@@ -77,7 +77,7 @@ def pattern_discrete(base: Any) -> Any:
             DiscreteActorCritic.__init__(self, base)
             self.net = mlp()
             self.add_heads(FEATURES)
-            self._shared_output = None
+            self._shared_output: Any = None
 
         def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
             if role == "policy":
