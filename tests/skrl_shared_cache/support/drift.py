@@ -6,9 +6,9 @@ from typing import Any
 
 import gymnasium
 import torch
-from skrl.envs.wrappers.torch import Wrapper
+from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, Wrapper
 
-from .lines import box
+from .lines import SKRL_2, box
 
 
 class DriftEnv:
@@ -22,17 +22,18 @@ class DriftEnv:
         rather than pushes, f32 ``(N, 2)``.
     :param num_envs: Number of environments.
     :param horizon: Steps after which an episode is truncated.
+    :param shift: Added to every starting position.
     """
 
     device = torch.device("cpu")
 
-    def __init__(self, discrete: bool = False, num_envs: int = 4, horizon: int = 7) -> None:
+    def __init__(self, discrete: bool = False, num_envs: int = 4, horizon: int = 7, shift: float = 0.0) -> None:
         self.num_envs = num_envs
         self.observation_space = box(6)
         self.action_space: gymnasium.Space[Any] = gymnasium.spaces.Discrete(3) if discrete else box(2)
         self._discrete = discrete
         self._horizon = horizon
-        self._start = torch.linspace(-1.0, 1.0, num_envs)
+        self._start = torch.linspace(-1.0, 1.0, num_envs) + shift
         self._features = torch.randn((3, 6), generator=torch.Generator().manual_seed(7))
         self.reset()
 
@@ -73,6 +74,43 @@ class DriftWrapper(Wrapper):
 
     def state(self) -> torch.Tensor | None:
         return None
+
+    def render(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class DriftGame:
+    """Two agents, each with a :class:`DriftEnv` of its own that starts elsewhere."""
+
+    device = torch.device("cpu")
+    agents = possible_agents = ("left", "right")
+    num_agents = 2
+
+    def __init__(self, num_envs: int = 4) -> None:
+        self.num_envs = num_envs
+        self.envs = {"left": DriftEnv(num_envs=num_envs), "right": DriftEnv(num_envs=num_envs, shift=0.7)}
+        self.observation_spaces = {uid: env.observation_space for uid, env in self.envs.items()}
+        self.action_spaces = {uid: env.action_space for uid, env in self.envs.items()}
+        self.state_space = None
+
+
+class DriftGameWrapper(MultiAgentEnvWrapper):
+    """skrl's view of a :class:`DriftGame`, on both lines. skrl 1.4's MAPPO sees the first agent's view as the state."""
+
+    def reset(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        self._last = {uid: env.reset() for uid, env in self._env.envs.items()}
+        return self._last, {}
+
+    def step(self, actions: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+        steps = {uid: env.step(actions[uid]) for uid, env in self._env.envs.items()}
+        self._last, *rest = ({uid: step[i] for uid, step in steps.items()} for i in range(4))
+        return (self._last, *rest, {})
+
+    def state(self) -> Any:
+        return dict.fromkeys(self.possible_agents) if SKRL_2 else self._last["left"]
 
     def render(self, *args: Any, **kwargs: Any) -> None:
         return None

@@ -28,7 +28,9 @@ def make_inputs(observations: Any, **extra: Any) -> dict[str, Any]:
     return {OBSERVATIONS: observations, **extra}
 
 
-def init_model(model: Any, base: Any, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space) -> None:
+def init_model(
+    model: Any, base: Any, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
+) -> None:
     """Call the constructor of ``base`` in the manner of the installed line."""
     if SKRL_2:
         base.__init__(model, observation_space=observation_space, action_space=action_space, device="cpu")

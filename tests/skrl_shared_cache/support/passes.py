@@ -45,7 +45,7 @@ class Counted:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if self.passes is not None:
             self.passes.add()
-        return super().forward(*args, **kwargs)
+        return super().forward(*args, **kwargs)  # type: ignore[misc]
 
 
 class CountedLSTM(Counted, nn.LSTM):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn as nn
+from skrl.utils.model_instantiators.torch import shared as instantiator
 
-from .lines import OBSERVATIONS, ActorCritic, DiscreteActorCritic
+from .lines import OBSERVATIONS, SKRL_2, ActorCritic, DiscreteActorCritic, box
 
 OBSERVATION_SIZE = 6
 FEATURES = 16
@@ -18,13 +20,13 @@ def mlp(size: int = OBSERVATION_SIZE, features: int = FEATURES) -> nn.Sequential
     return nn.Sequential(nn.Linear(size, features), nn.ELU(), nn.Linear(features, features), nn.ELU())
 
 
-def naive(base: Any) -> Any:
+def naive(base: Any, trunk: Callable[[], nn.Module] = mlp) -> Any:
     """Every role calls the trunk: what skrl runs twice per pair."""
 
     class Naive(ActorCritic, base):
         def __init__(self) -> None:
             ActorCritic.__init__(self, base)
-            self.net = mlp()
+            self.net = trunk()
             self.add_heads(FEATURES)
 
         def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
@@ -48,13 +50,13 @@ def naive_discrete(base: Any) -> Any:
     return NaiveDiscrete()
 
 
-def pattern(base: Any) -> Any:
+def pattern(base: Any, trunk: Callable[[], nn.Module] = mlp) -> Any:
     """The single pass of skrl's documentation: the policy leaves its features for the value."""
 
     class Pattern(ActorCritic, base):
         def __init__(self) -> None:
             ActorCritic.__init__(self, base)
-            self.net = mlp()
+            self.net = trunk()
             self.add_heads(FEATURES)
             self._shared_output: Any = None
 
@@ -88,6 +90,47 @@ def pattern_discrete(base: Any) -> Any:
             return self.answer(features, role, inputs)
 
     return PatternDiscrete()
+
+
+def network(input_name: str = OBSERVATIONS.upper()) -> list[dict[str, Any]]:
+    """Return the ``network`` entry of a role for skrl's model instantiators, in the format of a Runner's YAML."""
+    return [{"name": "net", "input": input_name, "layers": [FEATURES, FEATURES], "activations": "elu"}]
+
+
+def roles_configuration(policy: str = "GaussianMixin") -> dict[str, dict[str, Any]]:
+    """Return the roles of a shared model as a Runner's YAML has them under ``models``."""
+    return {
+        "policy": {"class": policy, "network": network(), "output": "ACTIONS"},
+        "value": {"class": "DeterministicMixin", "network": network(), "output": "ONE"},
+    }
+
+
+def generated(base: Any, roles: tuple[str, str] = ("policy", "value"), single_forward_pass: bool = True) -> Any:
+    """The class that skrl's ``shared_model`` generates, with its base class swapped.
+
+    :param base: Base class.
+    :param roles: Roles in the order in which a configuration lists them.
+    :param single_forward_pass: Whether the generated class uses skrl's single pass.
+    """
+    configuration = roles_configuration()
+    spaces: dict[str, Any] = {"observation_space": box(OBSERVATION_SIZE), "action_space": box(2)}
+    source = instantiator.shared_model(
+        **spaces,
+        structure=[configuration[role]["class"] for role in roles],
+        roles=list(roles),
+        parameters=[configuration[role] for role in roles],
+        single_forward_pass=single_forward_pass,
+        return_source=True,
+    )
+    namespace = {**vars(instantiator), "Model": base}
+    exec(source, namespace)
+    if SKRL_2:
+        spaces["state_space"] = None
+    model = namespace["SharedModel"](**spaces, device="cpu")
+    # skrl's Runner does this, in the order of the roles: the layers are lazy
+    for role in roles:
+        model.init_state_dict(role=role)
+    return model
 
 
 def observations(batch: int = 5, seed: int = 0, size: int | tuple[int, ...] = OBSERVATION_SIZE) -> torch.Tensor:
