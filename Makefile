@@ -65,7 +65,7 @@ $(SKRL_1)/.installed: constraints-skrl-1.4.txt
 	@echo '== $*: creating the environment with $(PYTHON)'
 	@$(PYTHON) -m venv $*
 	@echo '== $*: installing torch (minutes when it has to be downloaded)'
-	@$*/bin/python $(PIP_INSTALL) -c $(filter constraints-skrl-%,$^) torch hatchling editables
+	@$*/bin/python $(PIP_INSTALL) -c $(filter constraints-skrl-%,$^) torch hatchling
 	@echo '== $*: installing skrl-shared-cache[$(EXTRAS)]'
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation -c $(filter constraints-skrl-%,$^) -e '.[$(EXTRAS)]'
 	@touch $@
