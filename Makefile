@@ -62,10 +62,10 @@ $(SKRL_1)/.installed: constraints-skrl-1.4.txt
 	  "but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1). Name another one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "error: '$(PYTHON)' has no venv module. Install it" \
 	  "(Debian, Ubuntu: apt install python3-venv) or name another Python: make PYTHON=python3.12" >&2; exit 1; }
-	@echo '== $*: creating the environment with $(PYTHON)'
+	@echo '== $*: environment of $(PYTHON)'
 	@$(PYTHON) -m venv $*
-	@echo '== $*: installing torch (minutes when it has to be downloaded)'
+	@echo '== $*: torch (minutes, when it has to be downloaded)'
 	@$*/bin/python $(PIP_INSTALL) -c $(filter constraints-skrl-%,$^) torch hatchling
-	@echo '== $*: installing skrl-shared-cache[$(EXTRAS)]'
+	@echo '== $*: skrl-shared-cache[$(EXTRAS)]'
 	@$*/bin/python $(PIP_INSTALL) --no-build-isolation -c $(filter constraints-skrl-%,$^) -e '.[$(EXTRAS)]'
 	@touch $@
