@@ -112,13 +112,13 @@ def assert_close_gradients(
     largest = max((g.abs().max().item() for g in expected.values() if g is not None and g.numel()), default=0.0)
     for name, e in expected.items():
         a = actual[name]
-        assert (a is None) == (e is None), f"{name}: {a} and {e}"
+        assert (a is None) == (e is None), f"{name}: gradient missing or unexpected"
         if a is None or e is None:
             continue
-        assert (a.dtype, a.shape) == (e.dtype, e.shape)
+        assert (a.dtype, a.shape) == (e.dtype, e.shape), f"{name}: gradient of other dtype or shape"
         allowed = GRADIENT_TOLERANCE[e.dtype] if tolerance is None else tolerance
         difference = (a - e).abs().max().item() if e.numel() else 0.0
-        assert difference <= allowed * largest, f"{name}: {difference} > {allowed} * {largest}"
+        assert difference <= allowed * largest, f"{name}: gradient differs by {difference} > {allowed} * {largest}"
 
 
 def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor | None]:
@@ -193,6 +193,11 @@ class Twins:
     def assert_same_gradients(self, tolerance: float | None = None) -> None:
         """Assert that the gradients of both agree."""
         assert_close_gradients(gradients(self.cached), gradients(self.plain), tolerance)
+
+    def copy_gradients(self) -> None:
+        """Give the uncached twin the very bits of the cached one's gradients, so that a step keeps them equal."""
+        for plain, cached in zip(self.plain.parameters(), self.cached.parameters(), strict=True):
+            plain.grad = None if cached.grad is None else cached.grad.clone()
 
     def train(self, mode: bool) -> None:
         """Put both into training or evaluation mode."""
