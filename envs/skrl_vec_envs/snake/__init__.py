@@ -1,0 +1,6 @@
+"""The snake game, batched in torch: see :class:`Snake` for its specification."""
+
+from skrl_vec_envs.snake.env import Snake
+from skrl_vec_envs.snake.rules import SnakeRules
+
+__all__ = ["Snake", "SnakeRules"]
