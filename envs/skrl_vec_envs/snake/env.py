@@ -214,9 +214,12 @@ class Snake:
         :return: Lines of text.
 
         :raises RuntimeError: The environment was not reset before.
+        :raises ValueError: There is no such board.
         """
         if not self._started:
             raise RuntimeError("an environment must be reset before it is drawn: call reset()")
+        if not 0 <= board < self.num_envs:
+            raise ValueError(f"board must be from 0 to {self.num_envs - 1}, got {board}")
         head, body, food = planes(self.boards, self._all[board : board + 1])[0].tolist()
         return text(head, body, food, self.rules.width)
 

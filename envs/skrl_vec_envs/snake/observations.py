@@ -23,7 +23,7 @@ def planes(boards: Boards, rows: torch.Tensor | None = None) -> torch.Tensor:
 
     head, food = select(boards.head)[:, None], select(boards.food)[:, None]
     drawn = torch.zeros(len(head), 3, boards.num_cells, dtype=torch.float32, device=head.device)
-    torch.gt(select(boards.cells)[:, :-1], select(boards.clock)[:, None], out=drawn[:, BODY])
+    drawn[:, BODY] = select(boards.cells)[:, :-1] > select(boards.clock)[:, None]
     drawn[:, HEAD].scatter_(1, head, 1.0)
     drawn[:, BODY].scatter_(1, head, 0.0)
     drawn[:, FOOD].scatter_(1, food, (food != head).float())  # not the food that lies under the head of a full board

@@ -37,6 +37,8 @@ class SnakeRules:
             _check_finite(name, getattr(self, name))
         if self.actions not in ACTIONS:
             raise ValueError(f"actions must be one of {sorted(ACTIONS)}, got {self.actions!r}")
+        if self.num_cells < 2:
+            raise ValueError("a board of 1 x 1 = 1 cells has no room for snake and food: use at least 2 cells")
         if self.start_length >= self.num_cells:
             raise ValueError(
                 f"start_length must leave at least one free cell for the food: got {self.start_length} on a board of "

@@ -14,8 +14,14 @@ class VectorEnv(Protocol):
 
     num_envs: int
     device: torch.device
-    single_observation_space: gymnasium.Space[Any]
-    single_action_space: gymnasium.Space[Any]
+
+    @property
+    def single_observation_space(self) -> gymnasium.Space[Any]:
+        """Space of one environment's observation."""
+
+    @property
+    def single_action_space(self) -> gymnasium.Space[Any]:
+        """Space of one environment's action, a Discrete."""
 
     def reset(self) -> torch.Tensor:
         """Start all games. Return the observations, shape: (N, *observation)."""
