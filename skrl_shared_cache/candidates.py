@@ -1,0 +1,109 @@
+"""Which modules of a model may be a trunk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import functools
+import inspect
+
+import torch
+from torch import nn
+
+from skrl_shared_cache.session import active
+
+
+if TYPE_CHECKING:
+    from skrl_shared_cache.model import SharedModel
+
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict)
+_NEVER_SHARED = ("act", "compute", "forward")
+
+Tree = list[tuple[nn.Module | None, list[nn.Module | None]]]
+
+
+def find_candidates(model: SharedModel) -> tuple[Tree, dict[nn.Module, str]]:
+    """Find the children of a model, and what several of them contain.
+
+    :param model: Model. ModuleList and ModuleDict are looked through, they are never called.
+
+    :return: What was looked at, as pairs of a container (None for the model) and its children; the modules with their
+        names.
+    """
+    tree: Tree = []
+    children: dict[nn.Module, str] = {}
+
+    def look_through(container: nn.Module | None, prefix: str) -> None:
+        modules = (container or model)._modules
+        tree.append((container, list(modules.values())))
+        for name, module in modules.items():
+            if isinstance(module, _CONTAINERS):
+                look_through(module, f"{prefix}{name}.")
+            elif module is not None:
+                children.setdefault(module, f"{prefix}{name}")
+
+    look_through(None, "")
+    owners: dict[nn.Module, str] = {}
+    contained: dict[nn.Module, str] = {}
+    for child, name in children.items():
+        for path, module in child.named_modules(prefix=name):
+            if owners.setdefault(module, name) != name:
+                contained[module] = path
+    return tree, {**contained, **children}
+
+
+def named_modules(model: SharedModel) -> dict[nn.Module, str]:
+    """Resolve the class attribute ``shared_modules``, and make units of the methods that it names.
+
+    :param model: Model.
+
+    :return: The modules among them, with their names.
+
+    :raises TypeError: If ``shared_modules`` is not a sequence of names, or names what is no module or method.
+    :raises AttributeError: If it names what is not there.
+    """
+    kind = type(model)
+    names = model.shared_modules
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f'{kind.__name__}.shared_modules must be a tuple of names, such as ("net",), not {names!r}')
+    modules = {}
+    for name in names:
+        if name in _NEVER_SHARED:
+            raise TypeError(
+                f"{kind.__name__}.shared_modules names {name!r}, which answers each role differently: "
+                "name what is the same for all roles, a child module or a method of yours"
+            )
+        attribute = inspect.getattr_static(kind, name, None)
+        if inspect.isfunction(attribute):
+            if not hasattr(attribute, _UNIT):
+                setattr(kind, name, _as_unit(attribute))
+            continue
+        try:
+            modules[model.get_submodule(name)] = name
+        except AttributeError as error:
+            found: Any = getattr(model, name, None)
+            if found is None:
+                children = ", ".join(repr(child) for child, _ in model.named_children()) or "none"
+                raise AttributeError(
+                    f"{kind.__name__}.shared_modules names {name!r}, which the model does not have. Its child modules: "
+                    f"{children}. Name a child, a submodule (dotted) or a method"
+                ) from error
+            raise TypeError(
+                f"{kind.__name__}.shared_modules names {name!r}, which is of type {type(found).__name__}: "
+                "name a child module, a submodule (dotted) or a method of the class"
+            ) from error
+    return modules
+
+
+_UNIT = "_is_shared_unit"
+
+
+def _as_unit(method: Any) -> Any:
+    @functools.wraps(method)
+    def unit(self: SharedModel, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling() or active.session is None:
+            return method(self, *args, **kwargs)
+        return self._shared_cache.call_method(self, method, args, kwargs)
+
+    setattr(unit, _UNIT, True)
+    return unit

@@ -1,0 +1,186 @@
+"""Stand between a module and its callers, only while a compute runs.
+
+``torch.nn.Module.__call__`` looks for ``_compiled_call_impl`` in the module before it calls ``forward``; it is where
+``module.compile()`` puts its result. A :py:class:`Shim` takes that place for the time of a compute. torch never copies
+or pickles what is there, so a copy that another thread takes meanwhile comes out clean.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import threading
+import types
+import weakref
+
+import torch
+from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from skrl_shared_cache.memo import Memo
+from skrl_shared_cache.session import Session, active
+
+
+_PLACE = "_compiled_call_impl"
+_lock = threading.Lock()  # one module may be in use by several models, on several threads
+
+
+class Shim:
+    """What is called in place of a module. There is one for each memo, or else ``torch.compile`` would see changes.
+
+    :param module: Module to stand for.
+    :param memo: Its memory.
+    """
+
+    def __init__(self, module: nn.Module, memo: Memo) -> None:
+        self.memo = memo
+        self._module = module
+        self._users = 0
+        self._original: Callable[..., Any] | None = None
+        self._forward = _Forward(module, memo)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self._plain()(*args, **kwargs)
+        session = active.session
+        memo = self.memo
+        if session is None or session.transparent or memo.is_refused:
+            return self._plain()(*args, **kwargs)
+        if session.running_units and not memo.is_named:
+            return self._plain()(*args, **kwargs)  # within a trunk that is memoized as a whole
+        was_shared = memo.is_shared
+        memo.watch(session.role)
+        if not was_shared:
+            return self._plain()(*args, **kwargs)
+        module = self._module
+        if _has_hooks(module):
+            return self._call_with_hooks(args, kwargs)
+        return memo.call(session, module, self._plain(), args, kwargs)
+
+    def __deepcopy__(self, copies: Any) -> None:
+        return None
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+    def install(self) -> None:
+        """Take the place. Call it with the lock."""
+        if not self._users:
+            self._original = self._module.__dict__.get(_PLACE)
+            self._module.__dict__[_PLACE] = self
+        self._users += 1
+
+    def remove(self) -> None:
+        """Leave the place as it was found. Call it with the lock."""
+        self._users -= 1
+        if not self._users:
+            if self._module.__dict__.get(_PLACE) is self:
+                if self._original is None:
+                    del self._module.__dict__[_PLACE]
+                else:
+                    self._module.__dict__[_PLACE] = self._original
+            self._original = None
+
+    def _plain(self) -> Callable[..., Any]:
+        return self._original or self._module._call_impl
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # the user's hooks run around every call, as they would without the cache; only the forward is memoized
+        module = self._module
+        if self._original is not None or "forward" in module.__dict__:
+            return self._plain()(*args, **kwargs)
+        module.__dict__["forward"] = self._forward
+        try:
+            return module._call_impl(*args, **kwargs)
+        finally:
+            module.__dict__.pop("forward", None)
+
+
+_shims: weakref.WeakValueDictionary[int, Shim] = weakref.WeakValueDictionary()
+
+
+def shim_of(module: nn.Module, name: str) -> Shim:
+    """Find the shim of a module, which all models that hold the module share.
+
+    :param module: Module.
+    :param name: Name for messages, if there is no shim yet.
+
+    :return: Shim. It lives as long as a model keeps it.
+    """
+    shim = _shims.get(id(module))
+    if shim is None:
+        shim = _shims[id(module)] = Shim(module, Memo(name, module))
+    return shim
+
+
+class _Forward:
+    """The forward of a module with hooks."""
+
+    def __init__(self, module: nn.Module, memo: Memo) -> None:
+        self._module = module
+        self._memo = memo
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module = self._module
+        run = types.MethodType(type(module).forward, module)
+        session = active.session
+        if session is None or session.transparent:
+            return run(*args, **kwargs)
+        return self._memo.call(session, module, run, args, kwargs)
+
+    def __deepcopy__(self, copies: dict[int, Any]) -> Any:
+        module = copies.get(id(self._module), self._module)
+        return types.MethodType(type(module).forward, module)
+
+    def __reduce__(self) -> Any:
+        return getattr, (self._module, "forward")
+
+
+class Interception:
+    """Installs shims on entry and removes them on exit.
+
+    :param shims: Shims.
+    """
+
+    def __init__(self, shims: list[Shim]) -> None:
+        self._shims = shims
+
+    def __enter__(self) -> None:
+        with _lock:
+            for shim in self._shims:
+                shim.install()
+
+    def __exit__(self, *exception: Any) -> None:
+        with _lock:
+            for shim in self._shims:
+                shim.remove()
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or _has_any_global_hook()
+    )
+
+
+def call_unit(
+    memo: Memo, model: nn.Module, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call a function or method of a model as a trunk.
+
+    :param memo: Its memory.
+    :param model: Model, on all of whose parameters and buffers it may depend.
+    :param run: Function.
+    :param args: Its arguments.
+    :param kwargs: Its keyword arguments.
+
+    :return: What it returns.
+    """
+    session: Session | None = active.session
+    if session is None or session.transparent or memo.is_refused:
+        return run(*args, **kwargs)
+    memo.watch(session.role)
+    return memo.call(session, model, run, args, kwargs)

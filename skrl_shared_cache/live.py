@@ -1,0 +1,56 @@
+"""The memos that hold entries now, and the optimizer steps that end those.
+
+Fused optimizers write parameters without moving their version counters: only the step itself tells. Normally no
+entry lives when one happens, since the backward before it has dropped them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import weakref
+
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+
+if TYPE_CHECKING:
+    from skrl_shared_cache.memo import Memo
+
+_live: dict[int, weakref.ref[Memo]] = {}
+
+
+def reference_to(memo: Memo) -> weakref.ref[Memo]:
+    """Refer to a memo without holding it.
+
+    :param memo: Memo.
+
+    :return: Weak reference. When the memo dies, it counts as live no more.
+    """
+    key = id(memo)
+    return weakref.ref(memo, lambda reference: _live.pop(key, None))
+
+
+def add(memo: Memo) -> None:
+    """Note that a memo holds entries.
+
+    :param memo: Memo.
+    """
+    _live[id(memo)] = memo.reference
+
+
+def discard(memo: Memo) -> None:
+    """Note that a memo holds no entry any more.
+
+    :param memo: Memo.
+    """
+    _live.pop(id(memo), None)
+
+
+def _drop_after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    for reference in list(_live.values()):
+        memo = reference()
+        if memo is not None:
+            memo.drop("parameters changed")
+
+
+register_optimizer_step_post_hook(_drop_after_step)

@@ -1,0 +1,236 @@
+"""The cache of one model: which of its modules to watch and to memoize, and what happens around each compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Hashable
+
+import os
+import types
+import warnings
+import weakref
+
+from torch import nn
+
+from skrl_shared_cache.candidates import find_candidates, named_modules
+from skrl_shared_cache.errors import SharedCacheWarning
+from skrl_shared_cache.info import CacheInfo, Counters
+from skrl_shared_cache.interception import Interception, Shim, call_unit, shim_of
+from skrl_shared_cache.memo import PAIRS_BEFORE_WARNING, Memo
+from skrl_shared_cache.session import Session, active
+from skrl_shared_cache.shared_output import Frame, SharedOutput
+
+
+if TYPE_CHECKING:
+    from skrl_shared_cache.model import SharedModel
+
+MODES = ("on", "off", "verify")
+ENVIRONMENT_VARIABLE = "SKRL_SHARED_CACHE"
+WATCHED_COMPUTES = 4  # of each role: afterwards only the modules that two roles called are intercepted
+_READS_WITHOUT_COMPUTING = (
+    "{}.compute(role={!r}) reads `_shared_output` without computing it where it is None. The features of the role before "
+    "are not always those of the current inputs, so every role must be able to compute them: write "
+    "`features = self.net(...) if self._shared_output is None else self._shared_output`, or simply `self.net(...)`."
+)
+
+
+def check_mode(mode: str, source: str) -> str:
+    """Check the name of a mode.
+
+    :param mode: Name.
+    :param source: Where it comes from, for the message.
+
+    :return: The name.
+
+    :raises ValueError: If there is no such mode.
+    """
+    if mode not in MODES:
+        raise ValueError(f"{source} must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
+    return mode
+
+
+class ModelCache:
+    """What a :py:class:`~skrl_shared_cache.SharedModel` keeps besides its modules. Copies of it are empty."""
+
+    def __init__(self) -> None:
+        environment = os.environ.get(ENVIRONMENT_VARIABLE, "")
+        self._mode = check_mode(environment, f"the environment variable {ENVIRONMENT_VARIABLE}") if environment else "on"
+        self.compiled_output: Any = None  # `_shared_output` where no frame holds it: outside compute, and compiled
+        self._counters = Counters()
+        self._shared_output = SharedOutput()
+        self._units: dict[Any, Memo] = {}
+        self._functions: weakref.WeakKeyDictionary[Any, Memo] = weakref.WeakKeyDictionary()
+        self._codes: set[Any] = set()  # of those functions, to tell a function that is made anew from another one
+        self._shims: dict[nn.Module, Shim] = {}
+        self._candidates: list[Shim] = []
+        self._shared: list[Shim] = []
+        self._tree: list[tuple[nn.Module | None, list[nn.Module | None]]] = []
+        self._seen_changes = -1
+        self._computes: dict[Hashable, int] = {}
+        self._has_warned = False
+
+    def __deepcopy__(self, copies: Any) -> ModelCache:
+        return ModelCache()
+
+    def __reduce__(self) -> Any:
+        return ModelCache, ()
+
+    def run(self, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run compute with the shared modules intercepted.
+
+        :param model: Model that owns this cache.
+        :param compute: Its compute, as the plain function.
+        :param args: Arguments of compute after the model: usually inputs and role.
+        :param kwargs: Keyword arguments of compute.
+
+        :return: What compute returns.
+        """
+        inputs = args[0] if args else kwargs.get("inputs")
+        role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
+        mode = model.shared_cache_mode or self._mode
+        if mode != "on":
+            check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
+        outer = active.session
+        session = outer or Session(role, mode, self._counters)
+        frame_outside = session.frames.get(id(self))
+        if frame_outside is not None and frame_outside.inputs is inputs and frame_outside.role == role:
+            return compute(model, *args, **kwargs)  # a class calls the compute of its parent
+
+        def run(frame: Frame) -> Any:
+            outside = session.frames.get(id(self))
+            session.frames[id(self)] = frame
+            frame.inputs, frame.role = inputs, role
+            try:
+                return compute(model, *args, **kwargs)
+            except (TypeError, AttributeError) as error:
+                if frame.read_none and frame.features is None and "NoneType" in str(error):
+                    raise RuntimeError(_READS_WITHOUT_COMPUTING.format(type(model).__name__, role)) from error
+                raise
+            finally:
+                session.frames[id(self)] = outside
+
+        off = mode == "off" or not _is_hashable(role)
+        session.transparent += off
+        active.session = session
+        try:
+            with Interception([] if session.transparent else self._shims_for(model, session.role)):
+                result = self._shared_output.run(session, model, inputs, run)
+            return result if outer else session.own_copy(result)
+        except BaseException:
+            self.drop("exception in compute")
+            raise
+        finally:
+            active.session = outer
+            session.transparent -= off
+            if outer is None:
+                session.end()
+
+    def shared_output(self) -> Frame | None:
+        """Find the frame that holds ``_shared_output`` now.
+
+        :return: Frame of the compute that runs on this thread, or None outside of one.
+        """
+        session = active.session
+        return None if session is None else session.frames.get(id(self))
+
+    def call_method(self, model: SharedModel, method: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a method of the model that ``shared_modules`` names.
+
+        :param model: Model.
+        :param method: Its method, as the plain function.
+        :param args: Arguments after the model.
+        :param kwargs: Keyword arguments.
+
+        :return: What the method returns.
+        """
+        memo = self._units.get(method)
+        if memo is None:
+            memo = self._units[method] = Memo(method.__name__)
+        return call_unit(memo, model, types.MethodType(method, model), args, kwargs)
+
+    def call_function(self, model: SharedModel, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call any function as a trunk.
+
+        :param model: Model.
+        :param function: Function.
+        :param args: Its arguments.
+        :param kwargs: Its keyword arguments.
+
+        :return: What it returns.
+        """
+        if isinstance(function, types.MethodType):
+            # a new object at each access; the model itself must not be held
+            owner = None if function.__self__ is model else function.__self__
+            memo = self._units.setdefault((function.__func__, owner), Memo(function.__name__))
+        else:
+            found = self._functions.get(function)
+            memo = found or Memo(getattr(function, "__qualname__", repr(function)))
+            if found is None:
+                self._functions[function] = memo
+                code = getattr(function, "__code__", type(function))
+                if code in self._codes:
+                    self._counters.refuse("function differs (a lambda or partial that is made anew at each call?)")
+                self._codes.add(code)
+        return call_unit(memo, model, function, args, kwargs)
+
+    def drop(self, reason: str) -> None:
+        """Forget every entry.
+
+        :param reason: A few words.
+        """
+        for shim in list(self._shims.values()):
+            shim.memo.drop(reason)
+        for memo in [*self._units.values(), *self._functions.values(), self._shared_output.memo]:
+            memo.drop(reason)
+
+    def info(self) -> CacheInfo:
+        """Read the statistics.
+
+        :return: Statistics.
+        """
+        return self._counters.info()
+
+    def _shims_for(self, model: SharedModel, role: Hashable) -> list[Shim]:
+        if self._seen_changes != Memo.changes or any(
+            list((container or model)._modules.values()) != children for container, children in self._tree
+        ):
+            self._seen_changes = Memo.changes
+            self._rebuild(model)
+        computes = self._computes.get(role, 0)
+        if computes < WATCHED_COMPUTES or not self._shared:
+            self._computes[role] = computes + 1
+            if computes == PAIRS_BEFORE_WARNING:
+                self._warn_if_in_vain(model)
+            if computes < WATCHED_COMPUTES:
+                return self._candidates
+        return self._shared
+
+    def _rebuild(self, model: SharedModel) -> None:
+        named = named_modules(model)
+        self._tree, candidates = find_candidates(model)
+        self._shims = {module: shim_of(module, name) for module, name in {**candidates, **named}.items()}
+        for module in named:
+            self._shims[module].memo.name_it()
+        self._candidates = [shim for shim in self._shims.values() if not shim.memo.is_refused]
+        self._shared = [shim for shim in self._candidates if shim.memo.is_shared]
+
+    def _warn_if_in_vain(self, model: SharedModel) -> None:
+        roles = [role for role, computes in self._computes.items() if computes >= PAIRS_BEFORE_WARNING]
+        helps = self._shared or self._units or self._functions or self._shared_output.is_offered
+        if len(roles) < 2 or helps or self._has_warned:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"The shared cache does not help {type(model).__name__}: after {PAIRS_BEFORE_WARNING} computes of the roles "
+            f"{', '.join(map(repr, roles))}, no child module was called in two of them, so no pass can be shared. "
+            "Separate networks for each role are right, but gain nothing from SharedModel. If there is a trunk, compute "
+            'it in one method of the model and name it: `shared_modules = ("trunk",)`.',
+            SharedCacheWarning,
+        )
+
+
+def _is_hashable(role: Any) -> bool:
+    try:
+        hash(role)
+    except TypeError:
+        return False
+    return True

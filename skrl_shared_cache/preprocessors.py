@@ -1,0 +1,122 @@
+"""A preprocessor that hands out the same object again for the same batch.
+
+skrl 1.4 and the recurrent agents of 2.x preprocess the observations anew for the value call. The result is a new
+tensor, in which only a comparison of all elements would recognize the batch: it waits for the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import copyreg
+import functools
+
+import torch
+from torch import nn
+
+from skrl_shared_cache.mode import bypass_reason, current_mode
+from skrl_shared_cache.module_state import ModuleState, Snapshot
+from skrl_shared_cache.tensors import DISTINCT, TensorRecord, is_unchanged, record_tensor
+from skrl_shared_cache.trees import Unsupported
+
+
+class _Last(NamedTuple):
+    raw: TensorRecord
+    kwargs: dict[str, Any]
+    state: Snapshot
+    mode: Any
+    output: TensorRecord
+
+
+class _Memory:
+    """The last call of one preprocessor. Copies of it are empty."""
+
+    def __init__(self) -> None:
+        self.last: _Last | None = None
+        self.state = ModuleState()
+        self.mark = object()
+
+    def __deepcopy__(self, copies: Any) -> _Memory:
+        return _Memory()
+
+    def __reduce__(self) -> Any:
+        return _Memory, ()
+
+
+class _Type(type):
+    """Classes that pickle as the call that makes them."""
+
+
+class _CachedPreprocessor(nn.Module):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        self.__dict__["_memory"] = _Memory()
+        return self
+
+    def __call__(self, x: torch.Tensor | None, *args: Any, **kwargs: Any) -> Any:
+        if x is None:
+            return None
+        memory: _Memory = self.__dict__["_memory"]
+        if args or kwargs.get("train") or type(x) is not torch.Tensor or torch.compiler.is_compiling():
+            memory.last = None
+            return super().__call__(x, *args, **kwargs)
+        if bypass_reason() is not None or x.is_inference():
+            return super().__call__(x, **kwargs)
+        last, mode = memory.last, current_mode()
+        if (
+            last is not None
+            and last.raw.tensor is x
+            and last.mode == mode
+            and last.kwargs == kwargs
+            and is_unchanged(last.raw)
+            and is_unchanged(last.output)
+            and memory.state.why_changed(self, last.state) is None
+        ):
+            return last.output.tensor
+        memory.last = None
+        raw = record_tensor(x)
+        output = super().__call__(x, **kwargs)
+        if type(output) is torch.Tensor and not output.requires_grad and output is not x:
+            try:
+                memory.last = _Last(raw, kwargs, memory.state.snapshot(self), mode, record_tensor(output))
+                setattr(output, DISTINCT, memory.mark)
+            except Unsupported:
+                pass
+        return output
+
+
+@functools.cache
+def cached_preprocessor(preprocessor: type[nn.Module]) -> type[nn.Module]:
+    """Make a preprocessor class that returns the same tensor object when it is asked again about the same batch.
+
+    Use it in the agent's configuration in place of the class, with the same keyword arguments. The same batch is: the
+    same tensor object, not written since, with the same keyword arguments, unchanged statistics, without ``train``, and
+    a result that nobody wrote into. Otherwise, and for ``None``, it does what the class does. Its checkpoints are those
+    of the class.
+
+    :param preprocessor: Class of a preprocessor, such as ``RunningStandardScaler``.
+
+    :return: Class, the same for the same argument.
+
+    :raises TypeError: If the argument is not a class of modules.
+
+    Example::
+
+        cfg["state_preprocessor"] = cached_preprocessor(RunningStandardScaler)  # observation_preprocessor in skrl 2
+    """
+    if not (isinstance(preprocessor, type) and issubclass(preprocessor, nn.Module)):
+        raise TypeError(
+            f"cached_preprocessor takes a class that inherits from torch.nn.Module, not {preprocessor!r}: "
+            "pass the class itself, not an instance of it"
+        )
+    if issubclass(preprocessor, _CachedPreprocessor):
+        return preprocessor
+    kind = type("_Type", (_Type, type(preprocessor)), {}) if type(preprocessor) is not type else _Type
+    return kind(
+        f"Cached{preprocessor.__name__}",
+        (_CachedPreprocessor, preprocessor),
+        {"__doc__": preprocessor.__doc__, "__module__": preprocessor.__module__, "_wraps": preprocessor},
+    )
+
+
+copyreg.pickle(_Type, lambda kind: (cached_preprocessor, (kind._wraps,)))  # type: ignore[attr-defined, arg-type]

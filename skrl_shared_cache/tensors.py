@@ -1,0 +1,142 @@
+"""When is a tensor the one that was seen before?"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# an attribute of tensors: of two with the same mark, it is known that they differ (see cached_preprocessor)
+DISTINCT = "_skrl_shared_cache_distinct"
+
+
+class TensorRecord(NamedTuple):
+    """A tensor as it was seen. What is compared by identity or by address is held, so that neither can be reused."""
+
+    tensor: torch.Tensor
+    version: int
+    address: int
+    requires_grad: bool
+    grad_fn: Any
+    strides: tuple[int, ...]
+    storage: Any
+
+
+def record_tensor(tensor: torch.Tensor) -> TensorRecord:
+    """Record a tensor as it is now.
+
+    :param tensor: Strided tensor.
+
+    :return: Record.
+
+    :raises RuntimeError: If it is an inference tensor, which counts no versions.
+    """
+    return TensorRecord(
+        tensor,
+        tensor._version,
+        tensor.data_ptr(),
+        tensor.requires_grad,
+        tensor.grad_fn,
+        tensor.stride(),
+        tensor.untyped_storage(),
+    )
+
+
+def is_unchanged(record: TensorRecord) -> bool:
+    """Whether the recorded object still is what it was: not written, not resized, the same place in the graph.
+
+    :param record: Record of a tensor.
+
+    :return: True if no write to it and no change of it is known since.
+    """
+    tensor = record.tensor
+    return (
+        tensor._version == record.version
+        and tensor.data_ptr() == record.address
+        and tensor.requires_grad is record.requires_grad
+        and tensor.grad_fn is record.grad_fn
+        and tensor.stride() == record.strides
+    )
+
+
+def is_alias(record: TensorRecord, tensor: torch.Tensor) -> bool:
+    """Whether a tensor is another view of the recorded memory, under the same version counter.
+
+    Tensors that ``detach``, ``.data``, NumPy or DLPack made of the same memory are not: writes through them are not
+    counted where it would be seen.
+
+    :param record: Record of an unchanged tensor.
+    :param tensor: Another tensor.
+
+    :return: True if both views show the same elements in the same way.
+    """
+    seen = record.tensor
+    base, seen_base = tensor._base, seen._base
+    if base is None and seen_base is None:
+        return False
+    if base is not seen_base and base is not seen and seen_base is not tensor:
+        return False
+    return (
+        tensor._version == record.version
+        and tensor.data_ptr() == record.address
+        and not tensor.requires_grad
+        and not record.requires_grad
+        and _looks_like(seen, tensor)
+    )
+
+
+def may_equal(record: TensorRecord, tensor: torch.Tensor) -> bool:
+    """Whether it makes sense to compare the elements of a tensor with those of the recorded one.
+
+    Not if either requires grad (gradients would flow to the wrong tensor), if their memory overlaps (it would be
+    compared with itself, after a write that is not counted), or if they are aligned differently (kernels may then
+    round differently).
+
+    :param record: Record of an unchanged tensor.
+    :param tensor: Another tensor, that is no alias of it.
+
+    :return: True if :py:func:`equals` decides.
+    """
+    seen = record.tensor
+    if tensor.requires_grad or record.requires_grad or not _looks_like(seen, tensor):
+        return False
+    if (tensor.data_ptr() ^ record.address) % 64 or tensor.device.type == "meta":
+        return False
+    mark = getattr(seen, DISTINCT, None)
+    if mark is not None and mark is getattr(tensor, DISTINCT, None):
+        return False
+    storage = tensor.untyped_storage()
+    start, seen_start = storage.data_ptr(), record.storage.data_ptr()
+    return start >= seen_start + record.storage.nbytes() or seen_start >= start + storage.nbytes()
+
+
+def equals(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors hold the same bits: -0.0 differs from 0.0, and a NaN is itself. Waits for the device.
+
+    :param a: Tensor.
+    :param b: Tensor of the same shape, dtype and device.
+
+    :return: True if they do.
+    """
+    return torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    return tensor.view(_INTEGERS[tensor.element_size()]) if tensor.is_floating_point() else tensor
+
+
+def _looks_like(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (
+        a.shape == b.shape
+        and a.stride() == b.stride()
+        and a.dtype is b.dtype
+        and a.device == b.device
+        and a.is_conj() == b.is_conj()
+        and a.is_neg() == b.is_neg()
+        and not a.is_quantized
+    )

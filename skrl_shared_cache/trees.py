@@ -1,0 +1,78 @@
+"""Nested arguments and results as a flat list of tensors and a comparable structure."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import enum
+from collections import OrderedDict
+
+import torch
+
+
+_CONSTANTS = (type(None), bool, int, str, bytes, torch.dtype, torch.device, torch.Size)
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+class Unsupported(Exception):
+    """A value that the cache does not know how to compare: the call must bypass it."""
+
+
+def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """Append the tensors of a nested value to a list and return the rest of it as a comparable structure.
+
+    :param value: Tensor, constant (None, bool, int, float, str, bytes, dtype, device, Size, Enum) or a nested
+        tuple, named tuple, list or dict of them.
+    :param tensors: List that receives the tensors, in order.
+
+    :return: Structure: equal for two values if and only if they differ in nothing but their tensors.
+
+    :raises Unsupported: If the value holds anything else (tensor subclasses and sparse tensors included).
+    """
+    kind = type(value)
+    if kind in _TENSORS:
+        if value.layout is not torch.strided:
+            raise Unsupported(f"a tensor of layout {value.layout}")
+        tensors.append(value)
+        return torch.Tensor
+    if kind in _CONSTANTS or isinstance(value, enum.Enum):
+        return kind, value
+    if kind is float:
+        return kind, value.hex()  # tells -0.0 from 0.0
+    if kind is tuple or kind is list or hasattr(kind, "_fields") and isinstance(value, tuple):
+        return kind, tuple(flatten(item, tensors) for item in value)
+    if kind is dict or kind is OrderedDict:
+        return kind, tuple((flatten(key, tensors), flatten(item, tensors)) for key, item in value.items())
+    raise Unsupported(f"a value of type {kind.__module__}.{kind.__qualname__}")
+
+
+def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Rebuild a nested value with a function applied to each of its tensors.
+
+    Containers are new objects, what is neither a tensor nor a known container stays as it is.
+
+    :param value: Nested value.
+    :param function: Function from tensor to tensor.
+
+    :return: Nested value of the same structure.
+    """
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if kind is tuple or kind is list:
+        return kind(map_tensors(item, function) for item in value)
+    if kind is dict or kind is OrderedDict:
+        return kind((key, map_tensors(item, function)) for key, item in value.items())
+    if hasattr(kind, "_fields") and isinstance(value, tuple):
+        return kind(*(map_tensors(item, function) for item in value))
+    return value
+
+
+def copy_containers(value: Any) -> Any:
+    """Copy the containers of a nested value, and none of its tensors.
+
+    :param value: Nested value.
+
+    :return: The same tensors in containers that nobody else holds.
+    """
+    return value if isinstance(value, torch.Tensor) else map_tensors(value, lambda tensor: tensor)
