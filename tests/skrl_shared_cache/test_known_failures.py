@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from skrl.models.torch import Model
 from skrl.utils.model_instantiators.torch import shared as instantiator
 from skrl.utils.runner.torch import Runner
 
-from skrl_shared_cache import SharedModel
+from skrl_shared_cache import SharedCacheWarning, SharedModel
 
 from .support.agents import MINI_BATCHES, ROLLOUT, SILENT, make_agent, train, trained_game
 from .support.drift import DriftEnv, DriftWrapper
@@ -316,8 +317,10 @@ def in_place_head(base: Any) -> Any:
 @fails(*WRONG_VALUES)
 def policy_head_that_writes_into_the_features(base: Any) -> None:
     twins = Twins(in_place_head, base=base)
-    for _ in range(5):
-        twins.pair(A)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SharedCacheWarning)
+        for _ in range(5):
+            twins.pair(A)
 
 
 @fails(*WRONG_VALUES)

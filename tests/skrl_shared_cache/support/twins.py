@@ -170,9 +170,9 @@ class Twins:
                 with torch.set_grad_enabled(grad):
                     for _ in range(6):
                         self.pair(inputs, roles)
+            # one update of a BatchNorm per pair is intended, the twin has made two
+            self.plain.load_state_dict(self.cached.state_dict())
         self.train(training)
-        # one update of a BatchNorm per pair is intended, the twin has made two
-        self.plain.load_state_dict(self.cached.state_dict())
 
     def pair(self, inputs: dict[str, Any], roles: tuple[str, ...] = ("policy", "value")) -> None:
         """Let both act in every role with the same inputs, and assert the same outputs."""
