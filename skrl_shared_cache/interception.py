@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-import threading
 import types
 import weakref
 
 import torch
 from torch import nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules import module as torch_module
 
 from skrl_shared_cache.memo import Memo
 from skrl_shared_cache.session import Session, active
 
 
 _PLACE = "_compiled_call_impl"
-_lock = threading.Lock()  # one module may be in use by several models, on several threads
+_GLOBAL_HOOKS = (
+    torch_module._global_forward_pre_hooks,
+    torch_module._global_forward_hooks,
+    torch_module._global_backward_pre_hooks,
+    torch_module._global_backward_hooks,
+)
 
 
 class Shim:
@@ -35,7 +39,6 @@ class Shim:
     def __init__(self, module: nn.Module, memo: Memo) -> None:
         self.memo = memo
         self._module = module
-        self._users = 0
         self._original: Callable[..., Any] | None = None
         self._forward = _Forward(module, memo)
 
@@ -63,23 +66,30 @@ class Shim:
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def install(self) -> None:
-        """Take the place. Call it with the lock."""
-        if not self._users:
-            self._original = self._module.__dict__.get(_PLACE)
-            self._module.__dict__[_PLACE] = self
-        self._users += 1
+    def install(self) -> bool:
+        """Take the place, unless an outer compute or another thread has put this shim there already.
+
+        No lock and no count: where threads get in each other's way, some calls are not intercepted, and only slower.
+
+        :return: Whether it did, and so must be removed by the caller.
+        """
+        place = self._module.__dict__
+        current = place.get(_PLACE)
+        if current is self:
+            return False
+        self._original = current
+        place[_PLACE] = self
+        return True
 
     def remove(self) -> None:
-        """Leave the place as it was found. Call it with the lock."""
-        self._users -= 1
-        if not self._users:
-            if self._module.__dict__.get(_PLACE) is self:
-                if self._original is None:
-                    del self._module.__dict__[_PLACE]
-                else:
-                    self._module.__dict__[_PLACE] = self._original
-            self._original = None
+        """Leave the place as it was found."""
+        place = self._module.__dict__
+        if place.get(_PLACE) is not self:
+            return  # the module was compiled meanwhile
+        if self._original is None:
+            place.pop(_PLACE, None)
+        else:
+            place[_PLACE] = self._original
 
     def _plain(self) -> Callable[..., Any]:
         return self._original or self._module._call_impl
@@ -136,33 +146,13 @@ class _Forward:
         return getattr, (self._module, "forward")
 
 
-class Interception:
-    """Installs shims on entry and removes them on exit.
-
-    :param shims: Shims.
-    """
-
-    def __init__(self, shims: list[Shim]) -> None:
-        self._shims = shims
-
-    def __enter__(self) -> None:
-        with _lock:
-            for shim in self._shims:
-                shim.install()
-
-    def __exit__(self, *exception: Any) -> None:
-        with _lock:
-            for shim in self._shims:
-                shim.remove()
-
-
 def _has_hooks(module: nn.Module) -> bool:
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or _has_any_global_hook()
+        or any(_GLOBAL_HOOKS)
     )
 
 

@@ -286,7 +286,7 @@ class Memo:
                 self._verify(entry, role, run_alone)
             session.counters.hits += 1
             output = copy_containers(entry.output)
-            session.share(entry.outputs, entry.inputs)
+            session.shared.extend(record.tensor for record in entry.outputs)
         session.hand_out(self, output)
         return output
 
@@ -394,7 +394,7 @@ class Memo:
                 slot.evicted.append(weakref.ref(evicted.inputs[0].tensor))
         slot.entries = [*slot.entries, entry]
         slot.dropped = None
-        session.share(entry.outputs, entry.inputs)
+        session.shared.extend(tensors)
         live.add(self)
 
     def _count_in_vain(self, slot: Slot, module: nn.Module, role: Hashable, reason: str) -> None:

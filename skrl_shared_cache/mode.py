@@ -44,17 +44,21 @@ def current_mode() -> Any:
     :return: Value to compare with ``==``: grad mode, then (only where they matter) autocast and CUDA stream.
     """
     grad = torch.is_grad_enabled()
+    has_autocast = torch._C._is_any_autocast_enabled()
+    has_cuda = _HAS_CUDA and torch.cuda.is_initialized()
+    if not has_autocast and not has_cuda:
+        return grad
     autocast: Any = None
-    if torch._C._is_any_autocast_enabled():
+    if has_autocast:
         autocast = tuple(
             (device, torch.get_autocast_dtype(device))
             for device in _AUTOCAST_DEVICES
             if torch.is_autocast_enabled(device)
         )
-    if _HAS_CUDA and torch.cuda.is_initialized():
-        stream = torch._C._cuda_getCurrentRawStream(torch._C._cuda_getDevice())
-        return grad, autocast, stream, torch.cuda.is_current_stream_capturing()
-    return grad, autocast
+    if not has_cuda:
+        return grad, autocast
+    stream = torch._C._cuda_getCurrentRawStream(torch._C._cuda_getDevice())
+    return grad, autocast, stream, torch.cuda.is_current_stream_capturing()
 
 
 def why_modes_differ(one: Any, other: Any) -> str:
@@ -66,4 +70,9 @@ def why_modes_differ(one: Any, other: Any) -> str:
     :return: A few words.
     """
     names = ("grad mode", "autocast", "CUDA stream", "CUDA graph capture")
-    return next((name for name, a, b in zip(names, one, other) if a != b), "CUDA initialization")
+    pairs = zip(names, _parts(one), _parts(other))
+    return next((name for name, a, b in pairs if a != b), "CUDA initialization")
+
+
+def _parts(mode: Any) -> tuple[Any, ...]:
+    return mode if isinstance(mode, tuple) else (mode, None)

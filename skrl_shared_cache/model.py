@@ -63,12 +63,12 @@ class SharedModel(Model):
     def _shared_output(self) -> Any:
         if torch.compiler.is_compiling():
             return self._shared_cache.compiled_output
-        frame = self._shared_cache.shared_output()
+        frame = self._shared_cache.frame()
         return self._shared_cache.compiled_output if frame is None else frame.get()
 
     @_shared_output.setter
     def _shared_output(self, value: Any) -> None:
-        frame = None if torch.compiler.is_compiling() else self._shared_cache.shared_output()
+        frame = None if torch.compiler.is_compiling() else self._shared_cache.frame()
         if frame is None:
             self._shared_cache.compiled_output = value
         else:

@@ -14,7 +14,7 @@ from torch import nn
 from skrl_shared_cache.candidates import find_candidates, named_modules
 from skrl_shared_cache.errors import SharedCacheWarning
 from skrl_shared_cache.info import CacheInfo, Counters
-from skrl_shared_cache.interception import Interception, Shim, call_unit, shim_of
+from skrl_shared_cache.interception import Shim, call_unit, shim_of
 from skrl_shared_cache.memo import PAIRS_BEFORE_WARNING, Memo
 from skrl_shared_cache.session import Session, active
 from skrl_shared_cache.shared_output import Frame, SharedOutput
@@ -84,53 +84,63 @@ class ModelCache:
 
         :return: What compute returns.
         """
-        inputs = args[0] if args else kwargs.get("inputs")
         role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
         mode = model.shared_cache_mode or self._mode
-        if mode != "on":
+        if mode not in MODES:
             check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
         outer = active.session
-        session = outer or Session(role, mode, self._counters)
-        frame_outside = session.frames.get(id(self))
-        if frame_outside is not None and frame_outside.inputs is inputs and frame_outside.role == role:
-            return compute(model, *args, **kwargs)  # a class calls the compute of its parent
-
-        def run(frame: Frame) -> Any:
-            outside = session.frames.get(id(self))
-            session.frames[id(self)] = frame
-            frame.inputs, frame.role = inputs, role
-            try:
-                return compute(model, *args, **kwargs)
-            except (TypeError, AttributeError) as error:
-                if frame.read_none and frame.features is None and "NoneType" in str(error):
-                    raise RuntimeError(_READS_WITHOUT_COMPUTING.format(type(model).__name__, role)) from error
-                raise
-            finally:
-                session.frames[id(self)] = outside
-
+        key = id(self)
+        if outer is None:
+            session = Session(role, mode, self._counters)
+        elif key not in outer.frames:
+            session = outer
+        elif self._shared_output.is_used:
+            return self._shared_output.run_inside(outer, key, model, compute, args, kwargs)
+        else:
+            return compute(model, *args, **kwargs)  # a class that calls the compute of its parent
+        installed: list[Shim] = []
         off = mode == "off" or not _is_hashable(role)
         session.transparent += off
+        session.frames[key] = None
         active.session = session
         try:
-            with Interception([] if session.transparent else self._shims_for(model, session.role)):
-                result = self._shared_output.run(session, model, inputs, run)
-            return result if outer else session.own_copy(result)
-        except BaseException:
+            if not session.transparent:
+                for shim in self._shims_for(model, session.role):
+                    if shim.install():
+                        installed.append(shim)
+            if self._shared_output.is_used:
+                result = self._shared_output.run(session, key, model, compute, args, kwargs)
+            else:
+                result = compute(model, *args, **kwargs)
+            return result if outer is not None else session.own_copy(result)
+        except BaseException as error:
             self.drop("exception in compute")
+            frame = session.frames[key]
+            if frame is not None and frame.explains(error):
+                raise RuntimeError(_READS_WITHOUT_COMPUTING.format(type(model).__name__, role)) from error
             raise
         finally:
             active.session = outer
             session.transparent -= off
-            if outer is None:
+            del session.frames[key]
+            for shim in installed:
+                shim.remove()
+            if outer is None and session.handed_out:
                 session.end()
 
-    def shared_output(self) -> Frame | None:
+    def frame(self) -> Frame | None:
         """Find the frame that holds ``_shared_output`` now.
 
         :return: Frame of the compute that runs on this thread, or None outside of one.
         """
-        session = active.session
-        return None if session is None else session.frames.get(id(self))
+        session, key = active.session, id(self)
+        if session is None or key not in session.frames:
+            return None
+        frame = session.frames[key]
+        if frame is None:
+            self._shared_output.is_used = True
+            frame = session.frames[key] = Frame()
+        return frame
 
     def call_method(self, model: SharedModel, method: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a method of the model that ``shared_modules`` names.

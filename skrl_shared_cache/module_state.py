@@ -1,122 +1,194 @@
-"""The parameters, buffers and training flags of a module, and whether they changed."""
+"""The parameters, buffers, training flags and structure of a module, and whether they changed.
+
+They are read twice per policy/value pair, so the loops over them are left to ``map``.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from itertools import chain
+from operator import attrgetter, is_
+
 import torch
 from torch import nn
 
-from skrl_shared_cache.tensors import TensorRecord, is_unchanged, record_tensor
 from skrl_shared_cache.trees import Unsupported
 
 
-_TENSORS = (torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter))
+_TYPES = {torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter)}
+_training = attrgetter("training")
+_version = attrgetter("_version")
+_requires_grad = attrgetter("requires_grad")
+
+
+class TensorStates(NamedTuple):
+    """Tensors, with all that shows a change of one of them."""
+
+    values: list[torch.Tensor | None]
+    """What the dictionaries hold: None for a bias that is not there."""
+    tensors: list[torch.Tensor]
+    versions: list[int]
+    addresses: list[int]
+    strides: list[tuple[int, ...]]
+    requires_grad: list[bool] | None
+    """Only where grad mode is on: elsewhere it changes nothing."""
+    storages: list[Any]
+    """Held, so that an address is not used again: ``p.data = other`` moves no version, only the address."""
 
 
 class Snapshot(NamedTuple):
-    """Flags of every submodule, children of every submodule, records of every parameter and buffer (None if absent)."""
+    """A module before a forward pass; its buffers after it."""
 
-    flags: list[bool]
+    training: list[bool]
+    children: list[nn.Module | None]
+    parameters: TensorStates
+    buffers: TensorStates
+
+
+class _Tree(NamedTuple):
+    """Submodules of a root, and the live dictionaries of what all of them hold.
+
+    Not the root itself: a model that keeps its own state must not keep itself alive.
+    """
+
+    submodules: list[nn.Module]
+    parameters: list[dict[str, Any]]
+    buffers: list[dict[str, Any]]
     children: list[dict[str, Any]]
-    parameters: list[TensorRecord | None]
-    buffers: list[TensorRecord | None]
+    empty: list[dict[str, Any]]
+    """Those of all three kinds that hold nothing: as long as they do not, they need not be read one by one."""
 
 
 class ModuleState:
-    """Reads one module tree again and again.
-
-    The tree is walked once and kept as a list, without the module itself: a model that holds its own state must not
-    hold itself.
-    """
+    """Reads one module tree, which it walks once, again and again."""
 
     def __init__(self) -> None:
-        self._submodules: list[nn.Module] | None = None
+        self._tree: _Tree | None = None
+        self._last: Snapshot | None = None
 
-    def modules(self, module: nn.Module) -> list[nn.Module]:
+    def modules(self, root: nn.Module) -> list[nn.Module]:
         """List the tree.
 
-        :param module: Root of the tree.
+        :param root: Root of the tree.
 
         :return: The root and its submodules.
         """
-        if self._submodules is None:
-            self._submodules = list(module.modules())[1:]
-        return [module, *self._submodules]
+        return [root, *self._walk(root).submodules]
 
-    def snapshot(self, module: nn.Module) -> Snapshot:
+    def snapshot(self, root: nn.Module) -> Snapshot:
         """Record the state before a forward pass.
 
-        :param module: Root of the tree.
+        :param root: Root of the tree.
 
-        :return: Snapshot.
+        :return: Snapshot. It is the last one as long as nothing changes, as in a rollout.
 
         :raises Unsupported: If a parameter or buffer is of a type that the cache cannot watch, or not initialized yet.
         :raises RuntimeError: If one is an inference tensor.
         """
-        flags: list[bool] = []
-        children: list[dict[str, Any]] = []
-        parameters: list[TensorRecord | None] = []
-        buffers: list[TensorRecord | None] = []
-        for item in self.modules(module):
-            flags.append(item.training)
-            children.append(dict(item._modules))
-            for parameter in item._parameters.values():
-                parameters.append(None if parameter is None else _record(parameter))
-            for buffer in item._buffers.values():
-                buffers.append(None if buffer is None else _record(buffer))
-        return Snapshot(flags, children, parameters, buffers)
+        last = self._last
+        if last is not None and self.why_changed(root, last) is None:
+            return last
+        tree = self._walk(root)
+        if any(tree.empty):
+            self._tree = None
+            tree = self._walk(root)
+        self._last = snapshot = Snapshot(
+            list(map(_training, [root, *tree.submodules])),
+            _values(tree.children),
+            _states(_values(tree.parameters), last and last.parameters),
+            _states(_values(tree.buffers), last and last.buffers),
+        )
+        return snapshot
 
-    def after_forward(self, module: nn.Module, snapshot: Snapshot) -> Snapshot:
+    def after_forward(self, root: nn.Module, snapshot: Snapshot) -> Snapshot:
         """Record the buffers again: batch and spectral normalization write them in the forward pass.
 
-        :param module: Root of the tree.
+        :param root: Root of the tree.
         :param snapshot: Snapshot that was taken before it.
 
         :return: Snapshot with the buffers as they are now.
-        """
-        if not snapshot.buffers:
-            return snapshot
-        buffers = [
-            None if buffer is None else _record(buffer)
-            for item in self.modules(module)
-            for buffer in item._buffers.values()
-        ]
-        return snapshot._replace(buffers=buffers)
 
-    def why_changed(self, module: nn.Module, snapshot: Snapshot) -> str | None:
+        :raises Unsupported: As for :py:meth:`snapshot`.
+        """
+        tree = self._walk(root)
+        if not tree.buffers or _are_unchanged(_values(tree.buffers), snapshot.buffers):
+            return snapshot
+        self._last = after = snapshot._replace(buffers=_states(_values(tree.buffers), snapshot.buffers))
+        return after
+
+    def release(self) -> None:
+        """Let go of what the last snapshot holds."""
+        self._last = None
+
+    def why_changed(self, root: nn.Module, snapshot: Snapshot) -> str | None:
         """Compare the state with a snapshot.
 
-        :param module: Root of the tree.
+        :param root: Root of the tree.
         :param snapshot: What was recorded for it.
 
         :return: What changed, in a few words, or None.
         """
-        parameters, buffers = iter(snapshot.parameters), iter(snapshot.buffers)
-        for item, flag, children in zip(self.modules(module), snapshot.flags, snapshot.children):
-            if item.training is not flag:
-                return "train/eval mode changed"
-            if item._modules != children:
-                self._submodules = None
-                return "submodules changed"
-            for parameter in item._parameters.values():
-                if not _is_same(next(parameters, None), parameter):
-                    return "parameters changed"
-            for buffer in item._buffers.values():
-                if not _is_same(next(buffers, None), buffer):
-                    return "buffers changed"
-        if next(parameters, None) is not None or next(buffers, None) is not None:
+        tree = self._walk(root)
+        if list(map(_training, [root, *tree.submodules])) != snapshot.training:
+            return "train/eval mode changed"
+        if any(tree.empty) or _values(tree.children) != snapshot.children:
+            self._tree = None
+            return "submodules changed"
+        if not _are_unchanged(_values(tree.parameters), snapshot.parameters):
             return "parameters changed"
+        if tree.buffers and not _are_unchanged(_values(tree.buffers), snapshot.buffers):
+            return "buffers changed"
         return None
 
+    def _walk(self, root: nn.Module) -> _Tree:
+        tree = self._tree
+        if tree is None:
+            modules = list(root.modules())
+            held = [(module._parameters, module._buffers, module._modules) for module in modules]
+            parameters, buffers, children = ([each for each in kind if each] for kind in zip(*held))
+            empty = [each for kinds in held for each in kinds if not each]
+            self._tree = tree = _Tree(modules[1:], parameters, buffers, children, empty)
+        return tree
 
-def _record(tensor: torch.Tensor) -> TensorRecord:
-    if type(tensor) not in _TENSORS or tensor.layout is not torch.strided:
-        raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__} ({tensor.layout})")
-    return record_tensor(tensor)
+
+def _values(dictionaries: list[dict[str, Any]]) -> list[Any]:
+    return list(chain.from_iterable(map(dict.values, dictionaries)))
 
 
-def _is_same(record: TensorRecord | None, tensor: torch.Tensor | None) -> bool:
-    if record is None or tensor is None:
-        return record is tensor
-    return record.tensor is tensor and is_unchanged(record)
+def _states(values: list[torch.Tensor | None], last: TensorStates | None) -> TensorStates:
+    if last is not None and _are_same(values, last.values):
+        tensors = last.tensors
+    else:
+        last = None
+        tensors = [value for value in values if value is not None]
+        for tensor in tensors:
+            if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
+                raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}")
+    addresses = list(map(torch.Tensor.data_ptr, tensors))
+    if last is not None and addresses == last.addresses:
+        storages = last.storages
+    else:
+        storages = list(map(torch.Tensor.untyped_storage, tensors))
+    strides = list(map(torch.Tensor.stride, tensors))
+    return TensorStates(values, tensors, list(map(_version, tensors)), addresses, strides, _grad_flags(tensors), storages)
+
+
+def _are_unchanged(values: list[torch.Tensor | None], states: TensorStates) -> bool:
+    if not _are_same(values, states.values):
+        return False
+    tensors = states.tensors
+    return (
+        list(map(_version, tensors)) == states.versions
+        and list(map(torch.Tensor.data_ptr, tensors)) == states.addresses
+        and list(map(torch.Tensor.stride, tensors)) == states.strides
+        and _grad_flags(tensors) == states.requires_grad
+    )
+
+
+def _are_same(some: list[torch.Tensor | None], others: list[torch.Tensor | None]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+def _grad_flags(tensors: list[torch.Tensor]) -> list[bool] | None:
+    return list(map(_requires_grad, tensors)) if torch.is_grad_enabled() else None

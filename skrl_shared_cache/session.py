@@ -8,38 +8,42 @@ import threading
 
 import torch
 
-
 from skrl_shared_cache.trees import flatten, map_tensors
 
 
 if TYPE_CHECKING:
     from skrl_shared_cache.info import Counters
     from skrl_shared_cache.memo import Memo
-    from skrl_shared_cache.tensors import TensorRecord
+    from skrl_shared_cache.shared_output import Frame
 
 
 class Session:
     """One outermost call of ``compute``, with the calls of other models' ``compute`` inside it.
 
     :param role: Role of the outermost call.
-    :param mode: Either ``"on"`` or ``"verify"``.
+    :param mode: One of ``"on"``, ``"off"``, ``"verify"``.
     :param counters: Statistics of the outermost model.
     """
+
+    __slots__ = (
+        "role", "mode", "counters", "frames", "positions", "running_units", "transparent", "has_glue", "shared",
+        "handed_out",
+    )  # fmt: skip
 
     def __init__(self, role: Hashable, mode: str, counters: Counters) -> None:
         self.role = role
         self.mode = mode
         self.counters = counters
+        self.frames: dict[int, Frame | None] = {}  # by id of the cache: `_shared_output` of each model that computes
         self.positions: dict[Memo, int] = {}
-        self.frames: dict[int, Any] = {}
         self.running_units = 0  # memoized trunks that run now, one inside another
-        self.transparent = 0  # above zero, every call passes through: replays, and calls of compute inside compute
+        self.transparent = 0  # above zero, every call passes through: mode off, replays
         self.has_glue = False  # a shared module got a new tensor that requires grad
-        self.shared_storages: set[int] = set()  # memory that a memo holds, or handed out, in this call
-        self.handed_out: list[tuple[Memo, torch.Tensor, int]] = []  # tensors of another role's pass, with their version
+        self.shared: list[torch.Tensor] = []  # what memos hold, or handed out, in this session
+        self.handed_out: list[tuple[Memo, torch.Tensor, int]] = []  # from another role's pass; with the version
 
     def next_position(self, memo: Memo) -> int:
-        """Number the calls of a trunk within this compute.
+        """Number the calls of a trunk within this session.
 
         :param memo: Memo of the trunk.
 
@@ -49,24 +53,18 @@ class Session:
         self.positions[memo] = position + 1
         return position
 
-    def share(self, outputs: list[TensorRecord], inputs: list[TensorRecord]) -> None:
-        """Note outputs that other calls of compute get, too.
-
-        :param outputs: Records of a trunk's outputs.
-        :param inputs: Records of its inputs: what it only passes on belongs to the caller.
-        """
-        own = {record.storage._cdata for record in inputs}
-        self.shared_storages.update(record.storage._cdata for record in outputs if record.storage._cdata not in own)
-
     def hand_out(self, memo: Memo, output: Any) -> None:
         """Note features that a role gets from another role's pass, or will get so after probation.
 
         :param memo: Where they come from.
         :param output: Nested tensors.
         """
-        tensors: list[torch.Tensor] = []
-        flatten(output, tensors)
-        self.handed_out.extend((memo, tensor, tensor._version) for tensor in tensors)
+        if type(output) is torch.Tensor:
+            self.handed_out.append((memo, output, output._version))
+        else:
+            tensors: list[torch.Tensor] = []
+            flatten(output, tensors)
+            self.handed_out.extend((memo, tensor, tensor._version) for tensor in tensors)
 
     def own_copy(self, result: Any) -> Any:
         """Copy those tensors of a result that lie in shared memory, so that the caller may write into them.
@@ -75,16 +73,10 @@ class Session:
 
         :return: The result, with clones in their place.
         """
-        if not self.shared_storages:
+        storages = {tensor.untyped_storage()._cdata for tensor in self.shared}
+        if not storages or not _lies_in(result, storages):
             return result
-        shared = self.shared_storages
-
-        def own(tensor: torch.Tensor) -> torch.Tensor:
-            if tensor.layout is torch.strided and tensor.untyped_storage()._cdata in shared:
-                return tensor.clone()
-            return tensor
-
-        return map_tensors(result, own)
+        return map_tensors(result, lambda tensor: tensor.clone() if _lies_in(tensor, storages) else tensor)
 
     def end(self) -> None:
         """Look whether a role wrote into the features that it was given."""
@@ -94,6 +86,19 @@ class Session:
                     f"role {self.role!r} writes in place into what it returns",
                     "Write `relu(x)` instead of `relu_(x)` (or `inplace=False`) in the first layer after it.",
                 )
+
+
+def _lies_in(value: Any, storages: set[int]) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.layout is torch.strided and value.untyped_storage()._cdata in storages
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (tuple, list)):
+        return False
+    for item in value:
+        if _lies_in(item, storages):
+            return True
+    return False
 
 
 class _Active(threading.local):

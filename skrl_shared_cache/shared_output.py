@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import torch
+from torch import nn
 
 from skrl_shared_cache.errors import CacheMismatchError
 from skrl_shared_cache.memo import Entry, Memo, Slot
@@ -27,8 +28,7 @@ class Frame:
     """
 
     def __init__(self, offered: Any = None) -> None:
-        self.inputs: Any = None
-        self.role: Any = None
+        self.arguments: tuple[Any, Any] = None, None  # inputs and role of the call
         self.value = offered
         self.features: Any = None  # what this call put there and the next role may be offered
         self.read_none = False
@@ -52,6 +52,16 @@ class Frame:
             self.features = value
             self._written = versions_of(value)
 
+    def explains(self, error: BaseException) -> bool:
+        """Whether an error comes from a role that reads the features and does not compute them.
+
+        :param error: What compute raised.
+
+        :return: True if it read None, put nothing, and failed on a None.
+        """
+        is_about_none = isinstance(error, (TypeError, AttributeError)) and "NoneType" in str(error)
+        return is_about_none and self.read_none and self.features is None
+
     def is_unwritten(self) -> bool:
         """Whether nobody wrote in place into the features since they were put here.
 
@@ -64,24 +74,33 @@ class SharedOutput:
     """The features of the last compute, for the next role."""
 
     def __init__(self) -> None:
-        self.is_offered = False
+        self.is_used = False  # this model follows the pattern
+        self.is_offered = False  # and the memos of its modules do not suffice
         self.memo = Memo("_shared_output")
 
-    def run(self, session: Session, model: torch.nn.Module, inputs: Any, compute: Callable[[Frame], Any]) -> Any:
+    def run(self, session: Session, key: int, model: nn.Module, compute: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a compute, and offer it the features of the one before, if they are what it would compute.
 
         :param session: Running compute.
+        :param key: Key of the model in the session's frames.
         :param model: Model, on all of whose parameters and buffers the features may depend.
-        :param inputs: Inputs of compute.
-        :param compute: Compute, as a function of the frame to use.
+        :param compute: Its compute, as the plain function.
+        :param args: Arguments of compute after the model.
+        :param kwargs: Keyword arguments of compute.
 
         :return: What compute returns.
         """
+        inputs = _inputs_of(args, kwargs)
+
+        def run(frame: Frame) -> Any:
+            frame.arguments = inputs, session.role
+            session.frames[key] = frame
+            return compute(model, *args, **kwargs)
+
         memo = self.memo
+        frame = Frame()
         if not self.is_offered or memo.is_refused or session.transparent:
-            frame = Frame()
-            result = compute(frame)
-            # from now on, if this model follows the pattern and the memos of its modules do not suffice
+            result = run(frame)
             self.is_offered = self.is_offered or frame.read_none and session.has_glue
             return result
         memo.watch(session.role)
@@ -93,25 +112,48 @@ class SharedOutput:
         if entry is None:
             # a model may keep more than the features (an LSTM's states), and then for the next compute only
             memo.drop("another compute came between")
-            frame = Frame()
-            result = compute(frame)
+            result = run(frame)
             if pending is not None and frame.features is not None and frame.is_unwritten():
                 pending.generation = memo.generation
                 memo.store(session, slot, pending, model, frame.features)
             return result
         memo.mark_served(slot, entry, session.role)
-        if memo.is_on_probation(session.role, model) or session.mode == "verify":
-            result = compute(Frame())
-            self._prove(session, model, entry, compute)
+        if session.mode == "verify" or memo.is_on_probation(session.role, model):
+            result = run(frame)
+            self._prove(session, model, entry, run)
             memo.pass_probation(session.role, model)
             return result
         session.counters.hits += 1
-        session.share(entry.outputs, entry.inputs)
+        session.shared.extend(record.tensor for record in entry.outputs)
         features = copy_containers(entry.output)
         session.hand_out(memo, features)
-        return compute(Frame(features))
+        return run(Frame(features))
 
-    def _prove(self, session: Session, model: torch.nn.Module, entry: Entry, compute: Callable[[Frame], Any]) -> None:
+    def run_inside(
+        self, session: Session, key: int, model: nn.Module, compute: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run a compute inside a compute of the same model.
+
+        :param session: Running compute.
+        :param key: Key of the model in the session's frames.
+        :param model: Model.
+        :param compute: Compute to run, as the plain function.
+        :param args: Its arguments after the model.
+        :param kwargs: Its keyword arguments.
+
+        :return: What it returns.
+        """
+        outside = session.frames[key]
+        inputs, role = _inputs_of(args, kwargs), args[1] if len(args) > 1 else kwargs.get("role", "")
+        if outside is not None and outside.arguments[0] is inputs and outside.arguments[1] == role:
+            return compute(model, *args, **kwargs)  # of its parent class: they share the attribute
+        session.frames[key] = Frame()
+        try:
+            return compute(model, *args, **kwargs)
+        finally:
+            session.frames[key] = outside
+
+    def _prove(self, session: Session, model: nn.Module, entry: Entry, compute: Callable[[Frame], Any]) -> None:
         features = map_tensors(entry.output, torch.clone)
         versions = versions_of(features)
 
@@ -152,6 +194,10 @@ def versions_of(value: Any) -> list[tuple[torch.Tensor, int]]:
     except Unsupported:
         return []
     return [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()]
+
+
+def _inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if args else kwargs.get("inputs")
 
 
 def _without_actions(inputs: Any) -> Any:
