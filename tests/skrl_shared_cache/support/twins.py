@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from skrl.models.torch import Model
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 from skrl_shared_cache import SharedModel
 
@@ -155,12 +156,12 @@ class Twins:
         assert_same(actual, expected)
         return actual, expected
 
-    def warm(self, inputs: dict[str, Any], roles: tuple[str, ...] = ("policy", "value")) -> None:
+    def warm(self, inputs: dict[str, Any], roles: Sequence[str] = ("policy", "value")) -> None:
         """Run ordinary rounds in every mode until the cache has stopped verifying its hits, and leave equal weights.
 
         What a test does afterwards meets a cache at work, not one that recomputes to be sure.
 
-        :param inputs: Inputs of every round.
+        :param inputs: Inputs, of which every round gets another multiple.
         :param roles: Roles, in the order in which they are called.
         """
         training = self.cached.training
@@ -168,18 +169,34 @@ class Twins:
             self.train(mode)
             for grad in (True, False):
                 with torch.set_grad_enabled(grad):
-                    for _ in range(6):
-                        self.pair(inputs, roles)
+                    for i in range(6):
+                        self.pair(tree_map(lambda leaf, i=i: leaf * (1.0 + 0.01 * i), inputs), roles)
             # one update of a BatchNorm per pair is intended, the twin has made two
             self.plain.load_state_dict(self.cached.state_dict())
         self.train(training)
 
-    def pair(self, inputs: dict[str, Any], roles: tuple[str, ...] = ("policy", "value")) -> None:
+    def pair(self, inputs: dict[str, Any], roles: Sequence[str] = ("policy", "value")) -> None:
         """Let both act in every role with the same inputs, and assert the same outputs."""
         for role in roles:
             self.act(inputs, role)
 
-    def learn(self, inputs: dict[str, Any], roles: tuple[str, ...] = ("policy", "value")) -> None:
+    def walk(
+        self, batches: Sequence[dict[str, Any]], roles: Sequence[str] = ("policy", "value"), calls: int = 80
+    ) -> None:
+        """Let both act in random roles on random ones of some batches, or on equal copies of them.
+
+        :param batches: Inputs to draw from.
+        :param roles: Roles to draw from.
+        :param calls: Number of calls.
+        """
+        draw = random.Random(calls)
+        for _ in range(calls):
+            inputs = draw.choice(batches)
+            if draw.random() < 0.3:
+                inputs = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, inputs)
+            self.act(inputs, draw.choice(roles))
+
+    def learn(self, inputs: dict[str, Any], roles: Sequence[str] = ("policy", "value")) -> None:
         """Act in every role, go backward once through the sum of all outputs, and assert the same gradients."""
         losses: list[Any] = [0.0, 0.0]
         for role in roles:
