@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Hashable
+from typing import Any, Callable, Hashable, Sequence
 
-import threading
 import warnings
 import weakref
 from collections import Counter, deque
+from threading import get_ident
 
 import torch
 from torch import nn
@@ -48,6 +48,13 @@ class Entry:
         self.before: Before | None = None
         self.generation = 0
 
+    def tensors(self) -> list[torch.Tensor]:
+        """List the tensors of the output.
+
+        :return: Tensors.
+        """
+        return [record.tensor for record in self.outputs]
+
 
 class Slot:
     """The entries of one call site: a thread, and the position of the call within compute."""
@@ -56,7 +63,7 @@ class Slot:
         self.entries: list[Entry] = []
         self.evicted: deque[weakref.ref[torch.Tensor]] = deque(maxlen=MOST_ENTRIES)
         self.dropped: tuple[str, set[Hashable]] | None = None
-        self.pairs_in_vain: Counter[Hashable] = Counter()
+        self.pairs_in_vain = 0
 
 
 class Memo:
@@ -81,6 +88,7 @@ class Memo:
         self._bound = 1
         self.generation = 0  # moves with every drop: a pass that was running then is not stored
         self._proofs: Counter[Hashable] = Counter()
+        self._trusted: set[Hashable] = set()
         self._has_warned = False
 
     def name_it(self) -> None:
@@ -147,7 +155,10 @@ class Memo:
         :return: What the trunk returns.
         """
         try:
-            slot, entry, pending = self.look_up(session, module, (args, kwargs))
+            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
+                slot, entry, pending = self._look_up(session, module, None, args)
+            else:
+                slot, entry, pending = self.look_up(session, module, (args, kwargs))
         except Unsupported as reason:
             session.counters.bypass(str(reason))
             return run(*args, **kwargs)
@@ -162,7 +173,7 @@ class Memo:
         self.store(session, slot, pending, module, output)
         return output
 
-    def look_up(self, session: Session, module: nn.Module, arguments: Any) -> tuple[Slot, Entry | None, Entry]:
+    def look_up(self, session: Session, module: nn.Module, arguments: Any) -> tuple[Slot, Entry | None, Entry | None]:
         """Look for an entry that may be used now.
 
         :param session: Running compute.
@@ -173,49 +184,52 @@ class Memo:
 
         :raises Unsupported: If the call must bypass the cache.
         """
-        slot = self._slot(session)
+        tensors: list[torch.Tensor] = []
+        return self._look_up(session, module, flatten(arguments, tensors), tensors)
+
+    def _look_up(
+        self, session: Session, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
+    ) -> tuple[Slot, Entry | None, Entry | None]:
+        position = session.positions.get(self, 0)
+        session.positions[self] = position + 1
+        key = get_ident(), position
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._slots[key] = Slot()
         reason = bypass_reason()
         if reason is not None:
             raise Unsupported(reason)
-        tensors: list[torch.Tensor] = []
-        structure = flatten(arguments, tensors)
         try:
             entry = self._find(session, slot, module, structure, tensors)
-            return slot, entry, entry or self._begin(session, module, structure, tensors)
+            return slot, entry, self._begin(session, module, structure, tensors) if entry is None else None
         except RuntimeError as error:
             if "Inference tensors do not track version counter" in str(error):
                 raise Unsupported("an inference tensor") from None
             raise
 
-    def _slot(self, session: Session) -> Slot:
-        key = threading.get_ident(), session.next_position(self)
-        slot = self._slots.get(key)
-        if slot is None:
-            slot = self._slots[key] = Slot()
-        return slot
-
     def _find(
-        self, session: Session, slot: Slot, module: nn.Module, structure: Any, tensors: list[torch.Tensor]
+        self, session: Session, slot: Slot, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
     ) -> Entry | None:
         role = session.role
-        candidates = [entry for entry in slot.entries if role not in entry.served]
-        reason = self._why_none(slot, role, tensors) if not candidates else None
+        reason: str | None = None
         equal_if: list[Entry] = []
-        for entry in candidates:
-            reason = self._why_refused(entry, module, structure, tensors)
-            if reason is None:
+        for entry in slot.entries:
+            if role not in entry.served:
+                reason = self._why_refused(entry, module, structure, tensors)
+                if reason is None:
+                    return entry
+                if reason is _NEEDS_EQUALITY:
+                    reason = "inputs differ"
+                    equal_if.append(entry)
+        for entry in equal_if:  # last, since it waits for the device
+            if _are_equal(entry.inputs, tensors):
                 return entry
-            if reason is _NEEDS_EQUALITY:
-                equal_if.append(entry)
-        for entry in equal_if:
-            pairs = zip(entry.inputs, tensors)
-            if all(record.tensor is tensor or is_alias(record, tensor) or equals(record.tensor, tensor) for record, tensor in pairs):
-                return entry
+        if reason is None and (slot.dropped is not None or slot.evicted):
+            reason = self._why_none(slot, role, tensors)
         if reason is not None:
-            reason = "inputs differ" if reason is _NEEDS_EQUALITY else reason
             session.has_glue |= reason is _OTHER_GRAPH
             session.counters.refuse(reason)
-            self._count_in_vain(slot, module, role, reason)
+            self._count_in_vain(slot, role, reason)
         return None
 
     def _why_none(self, slot: Slot, role: Hashable, tensors: list[torch.Tensor]) -> str | None:
@@ -232,7 +246,7 @@ class Memo:
         return None
 
     def _why_refused(
-        self, entry: Entry, module: nn.Module, structure: Any, tensors: list[torch.Tensor]
+        self, entry: Entry, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
     ) -> str | None:
         mode = current_mode()
         if mode != entry.mode:
@@ -248,8 +262,9 @@ class Memo:
             if not may_equal(record, tensor):
                 return _OTHER_GRAPH if tensor.requires_grad else "inputs differ"
             needs_equality = True
-        if not all(is_unchanged(record) for record in entry.outputs):
-            return "output was written"
+        for record in entry.outputs:
+            if not is_unchanged(record):
+                return "output was written"
         changed = self._state.why_changed(module, entry.state)
         if changed is not None:
             return changed
@@ -267,7 +282,26 @@ class Memo:
     ) -> Any:
         role = session.role
         self.mark_served(slot, entry, role)
-        slot.pairs_in_vain.pop(_mode_of(module), None)
+        slot.pairs_in_vain = 0
+        if session.mode == "on" and not self.is_on_probation(role, module):
+            output = entry.output if type(entry.output) is torch.Tensor else copy_containers(entry.output)
+            session.counters.hits += 1
+            session.shared.extend(entry.tensors())
+        else:
+            output = self._compare(session, entry, module, run, args, kwargs)
+        session.hand_out(self, output)
+        return output
+
+    def _compare(
+        self,
+        session: Session,
+        entry: Entry,
+        module: nn.Module,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        role = session.role
 
         def run_alone() -> Any:
             session.transparent += 1
@@ -276,19 +310,16 @@ class Memo:
             finally:
                 session.transparent -= 1
 
-        if self.is_on_probation(role, module) or session.mode == "verify" and entry.before is None:
+        if self.is_on_probation(role, module) or entry.before is None:
             session.counters.misses += 1
             output = run_alone()
             self._prove(entry, output, role, run_alone)
             self.pass_probation(role, module)
-        else:
-            if session.mode == "verify":
-                self._verify(entry, role, run_alone)
-            session.counters.hits += 1
-            output = copy_containers(entry.output)
-            session.shared.extend(record.tensor for record in entry.outputs)
-        session.hand_out(self, output)
-        return output
+            return output
+        self._verify(entry, role, run_alone)
+        session.counters.hits += 1
+        session.shared.extend(entry.tensors())
+        return copy_containers(entry.output)
 
     def mark_served(self, slot: Slot, entry: Entry, role: Hashable) -> None:
         """Note that a role has got an entry. When every known role has, it goes.
@@ -299,8 +330,10 @@ class Memo:
         """
         entry.served.add(role)
         if self.roles <= entry.served:
-            slot.entries = [other for other in slot.entries if other is not entry]
-            if not slot.entries:
+            if len(slot.entries) > 1:
+                slot.entries = [other for other in slot.entries if other is not entry]
+            else:
+                slot.entries = []
                 live.discard(self)
 
     def is_on_probation(self, role: Hashable, module: nn.Module) -> bool:
@@ -311,7 +344,7 @@ class Memo:
 
         :return: True for the first :py:data:`PROBATION` times.
         """
-        return self._proofs[(role, *_mode_of(module))] < PROBATION
+        return (role, module.training, torch.is_grad_enabled()) not in self._trusted
 
     def pass_probation(self, role: Hashable, module: nn.Module) -> None:
         """Count one comparison.
@@ -319,7 +352,10 @@ class Memo:
         :param role: Role.
         :param module: As for :py:meth:`is_on_probation`.
         """
-        self._proofs[(role, *_mode_of(module))] += 1
+        trial = role, module.training, torch.is_grad_enabled()
+        self._proofs[trial] += 1
+        if self._proofs[trial] == PROBATION:
+            self._trusted.add(trial)
 
     def _prove(self, entry: Entry, fresh: Any, role: Hashable, run: Callable[[], Any]) -> None:
         """Probation: the first outputs that would have been served are compared with those of a pass of their own."""
@@ -358,13 +394,18 @@ class Memo:
         )
 
     def _begin(self, session: Session, module: nn.Module, structure: Any, tensors: list[torch.Tensor]) -> Entry:
-        inputs = [record_tensor(tensor) for tensor in tensors]
+        inputs = list(map(record_tensor, tensors))
         entry = Entry(structure, inputs, self._state.snapshot(module), current_mode(), session.role)
         entry.generation = self.generation
-        consumers = self.roles - {session.role}
-        if session.mode == "verify" or not consumers or any(self.is_on_probation(role, module) for role in consumers):
+        if session.mode == "verify" or self._has_trial_ahead(session.role, module):
             entry.before = read_before(self._state.modules(module))
         return entry
+
+    def _has_trial_ahead(self, producer: Hashable, module: nn.Module) -> bool:
+        for role in self.roles:
+            if role != producer and self.is_on_probation(role, module):
+                return True
+        return len(self.roles) < 2
 
     def store(self, session: Session, slot: Slot, entry: Entry, module: nn.Module, output: Any) -> None:
         """Keep what a pass returned, unless something was dropped while it ran.
@@ -379,15 +420,22 @@ class Memo:
             return
         tensors: list[torch.Tensor] = []
         try:
-            flatten(output, tensors)
+            if type(output) is torch.Tensor:
+                tensors.append(output)
+                entry.output = output
+            else:
+                flatten(output, tensors)
+                entry.output = copy_containers(output)
             entry.state = self._state.after_forward(module, entry.state)
         except Unsupported as reason:
             session.counters.bypass(f"output: {reason}")
             return
-        entry.outputs = [record_tensor(tensor) for tensor in tensors]
-        entry.output = copy_containers(output)
-        for grad_fn in {record.grad_fn for record in entry.outputs if record.grad_fn is not None}:
-            grad_fn.register_prehook(_ForgetAtBackward(self, entry))
+        entry.outputs = list(map(record_tensor, tensors))
+        if torch.is_grad_enabled():
+            for grad_fn in {record.grad_fn for record in entry.outputs if record.grad_fn is not None}:
+                grad_fn.register_prehook(_ForgetAtBackward(self, entry))
+        if not slot.entries:
+            live.add(self)
         while len(slot.entries) >= self._bound:
             evicted = slot.entries.pop(0)
             if evicted.inputs:
@@ -395,12 +443,10 @@ class Memo:
         slot.entries = [*slot.entries, entry]
         slot.dropped = None
         session.shared.extend(tensors)
-        live.add(self)
 
-    def _count_in_vain(self, slot: Slot, module: nn.Module, role: Hashable, reason: str) -> None:
-        mode = _mode_of(module)
-        slot.pairs_in_vain[mode] += 1
-        if slot.pairs_in_vain[mode] < PAIRS_BEFORE_WARNING or self._has_warned:
+    def _count_in_vain(self, slot: Slot, role: Hashable, reason: str) -> None:
+        slot.pairs_in_vain += 1
+        if slot.pairs_in_vain < PAIRS_BEFORE_WARNING or self._has_warned:
             return
         self._has_warned = True
         warnings.warn(
@@ -412,8 +458,11 @@ class Memo:
         )
 
 
-def _mode_of(module: nn.Module) -> tuple[bool, bool]:
-    return module.training, torch.is_grad_enabled()
+def _are_equal(records: list[TensorRecord], tensors: Sequence[torch.Tensor]) -> bool:
+    return all(
+        record.tensor is tensor or is_alias(record, tensor) or equals(record.tensor, tensor)
+        for record, tensor in zip(records, tensors)
+    )
 
 
 class _ForgetAtBackward:

@@ -200,9 +200,7 @@ class ModelCache:
         return self._counters.info()
 
     def _shims_for(self, model: SharedModel, role: Hashable) -> list[Shim]:
-        if self._seen_changes != Memo.changes or any(
-            list((container or model)._modules.values()) != children for container, children in self._tree
-        ):
+        if self._seen_changes != Memo.changes or self._has_other_children(model):
             self._seen_changes = Memo.changes
             self._rebuild(model)
         computes = self._computes.get(role, 0)
@@ -213,6 +211,12 @@ class ModelCache:
             if computes < WATCHED_COMPUTES:
                 return self._candidates
         return self._shared
+
+    def _has_other_children(self, model: SharedModel) -> bool:
+        for container, children in self._tree:
+            if list((model if container is None else container)._modules.values()) != children:
+                return True
+        return False
 
     def _rebuild(self, model: SharedModel) -> None:
         named = named_modules(model)

@@ -35,23 +35,12 @@ class Session:
         self.mode = mode
         self.counters = counters
         self.frames: dict[int, Frame | None] = {}  # by id of the cache: `_shared_output` of each model that computes
-        self.positions: dict[Memo, int] = {}
+        self.positions: dict[Memo, int] = {}  # number of calls of each trunk so far
         self.running_units = 0  # memoized trunks that run now, one inside another
         self.transparent = 0  # above zero, every call passes through: mode off, replays
         self.has_glue = False  # a shared module got a new tensor that requires grad
         self.shared: list[torch.Tensor] = []  # what memos hold, or handed out, in this session
         self.handed_out: list[tuple[Memo, torch.Tensor, int]] = []  # from another role's pass; with the version
-
-    def next_position(self, memo: Memo) -> int:
-        """Number the calls of a trunk within this session.
-
-        :param memo: Memo of the trunk.
-
-        :return: 0 for the first call.
-        """
-        position = self.positions.get(memo, 0)
-        self.positions[memo] = position + 1
-        return position
 
     def hand_out(self, memo: Memo, output: Any) -> None:
         """Note features that a role gets from another role's pass, or will get so after probation.
@@ -73,8 +62,10 @@ class Session:
 
         :return: The result, with clones in their place.
         """
+        if not self.shared:
+            return result
         storages = {tensor.untyped_storage()._cdata for tensor in self.shared}
-        if not storages or not _lies_in(result, storages):
+        if not _lies_in(result, storages):
             return result
         return map_tensors(result, lambda tensor: tensor.clone() if _lies_in(tensor, storages) else tensor)
 
