@@ -12,6 +12,8 @@ inference tensors). ``N`` is the number of boards, ``R`` that of selected ones, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from skrl_vec_envs import counter_rng
@@ -61,7 +63,14 @@ class Boards:
         self.cells = torch.zeros(num_boards, self.num_cells + 1, dtype=torch.int64, device=device)
         self.cells[:, -1] = torch.iinfo(torch.int64).max
         self._numbers = torch.zeros(7, num_boards, dtype=torch.int64, device=device)
+        self._name_numbers()
+
+    def _name_numbers(self) -> None:
         self.clock, self.head, self.heading, self.food, self.length, self.steps, self.hunger = self._numbers
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._name_numbers()  # pickle does not keep views
 
     def move(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Move all snakes by one cell. A move into the wall or the body is not made.

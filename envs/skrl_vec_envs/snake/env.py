@@ -21,6 +21,13 @@ _AFTER_MOVE, _AFTER_START = range(2)  # each step has two draws of random number
 class Snake:
     """N boards with one snake each, stepped together, in torch.
 
+    Example::
+
+        >>> env = Snake(num_envs=256, height=10, width=10)
+        >>> observations = env.reset()
+        >>> actions = torch.randint(4, (256,))
+        >>> observations, rewards, terminated, truncated, infos = env.step(actions)
+
     **Game.** The snake moves by one cell per step; on food it grows by one segment, and new food appears on a free
     cell, each as likely as the others. The cell that the tail leaves is free for the head in the same step. A game
     starts with a straight snake of ``start_length`` segments, anywhere on the board and in any heading, all such places

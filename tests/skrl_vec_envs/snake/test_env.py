@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -198,6 +200,15 @@ def test_a_batch_in_parts_plays_the_games_of_the_whole(split: tuple[int, ...]) -
         results = [part.step(some) for part, some in zip(parts, torch.split(actions, list(split)), strict=True)]
         together = [torch.cat(columns) for columns in zip(*map(tensors, results), strict=True)]
         assert_equal(together, tensors(whole.step(actions)))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_plays_on_by_itself(copied: Callable[[Snake], Snake]) -> None:
+    env = Snake(6, **SHORT)
+    played(env)
+    twin = copied(env)
+    for actions in actions_of(6, 30):
+        assert_equal(tensors(env.step(actions)), tensors(twin.step(actions)))
 
 
 def test_boards_play_different_games() -> None:
