@@ -15,7 +15,9 @@ from skrl_vec_envs.snake.render import text
 from skrl_vec_envs.snake.rules import ACTIONS, SnakeRules, check_positive_int
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-_AFTER_MOVE, _AFTER_START = range(2)  # each step has two draws of random numbers per board
+_DRAWS = 2  # of random numbers per board in each step or reset:
+_AFTER_MOVE, _AFTER_START = range(_DRAWS)
+_BEFORE_RESET = -_DRAWS
 
 
 class Snake:
@@ -62,8 +64,8 @@ class Snake:
     **State.** See :class:`~skrl_vec_envs.snake.boards.Boards`; it is in ``boards``. Returned tensors are fresh: none
     shares memory with the state, with another, or with a later one. The actions given are only read.
 
-    **Random numbers** are a function of the seed, the number of the board and the number of the step: the same seed and
-    actions give the same games on any device and in any split of a batch (board ``i`` of an environment whose
+    **Random numbers** are a function of the seed, the number of the board and the number of the step or reset: the same
+    seed and actions give the same games on any device and in any split of a batch (board ``i`` of an environment whose
     ``first_board`` is ``k`` plays the games of board ``k + i``). Torch's generators are not used.
 
     **Host syncs.** With ``sync_free`` a step never waits for the device and no shape depends on data, as CUDA graphs
@@ -150,7 +152,7 @@ class Snake:
             self._all = torch.arange(num_envs, device=self.device)
             self._streams = first_board + self._all
             self._keys = counter_rng.stream_keys(seed, self._streams)
-            self._draws = torch.full((), -2, dtype=torch.int64, device=self.device)
+            self._draws = torch.full((), _BEFORE_RESET, dtype=torch.int64, device=self.device)
         self._started = False
 
     def reset(self, seed: int | None = None) -> torch.Tensor:
@@ -165,8 +167,8 @@ class Snake:
         if seed is not None:
             _check_counter("seed", seed)
             self._keys.copy_(counter_rng.stream_keys(seed, self._streams))
-            self._draws.fill_(-2)
-        self._draws += 2
+            self._draws.fill_(_BEFORE_RESET)
+        self._draws += _DRAWS
         self._start(self._all, torch.ones_like(self._all, dtype=torch.bool))
         self._started = True
         return self._observe()
@@ -188,7 +190,7 @@ class Snake:
             raise RuntimeError("an environment must be reset before its first step: call reset()")
         self._check(actions)
         boards = self.boards
-        self._draws += 2
+        self._draws += _DRAWS
 
         ate, died = boards.move(actions)
         if self.rules.hunger_limit is not None:
@@ -232,6 +234,10 @@ class Snake:
 
     def _check(self, actions: torch.Tensor) -> None:
         names = ACTIONS[self.rules.actions]
+        if not isinstance(actions, torch.Tensor):
+            raise ValueError(
+                f"actions must be a torch.Tensor, got {type(actions).__name__}: use torch.as_tensor(actions)"
+            )
         if actions.shape != (self.num_envs,) or actions.dtype not in _INTEGERS or actions.device != self.device:
             raise ValueError(
                 f"actions must be one integer per board, shape ({self.num_envs},) on {self.device}, "

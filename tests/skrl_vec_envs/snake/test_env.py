@@ -137,9 +137,10 @@ def test_actions_need_not_be_contiguous(strided: torch.Tensor) -> None:
         (torch.tensor([[0], [1]]), r"got torch.int64, shape \(2, 1\)"),
         (torch.tensor([0.0, 1.0]), "got torch.float32"),
         (torch.tensor([True, False]), "got torch.bool"),
+        ([0, 1], r"actions must be a torch.Tensor, got list: use torch.as_tensor\(actions\)"),
     ],
 )
-def test_actions_that_are_not_legal_are_refused_and_change_nothing(actions: torch.Tensor, message: str) -> None:
+def test_actions_that_are_not_legal_are_refused_and_change_nothing(actions: Any, message: str) -> None:
     env, twin = Snake(2), Snake(2)
     env.reset()
     with pytest.raises(ValueError, match=message):
