@@ -156,20 +156,22 @@ class Twins:
         assert_same(actual, expected)
         return actual, expected
 
-    def warm(self, inputs: dict[str, Any], roles: Sequence[str] = ("policy", "value")) -> None:
+    def warm(self, inputs: dict[str, Any], roles: Sequence[str] = ("policy", "value"), rounds: int = 6) -> None:
         """Run ordinary rounds in every mode until the cache has stopped verifying its hits, and leave equal weights.
 
         What a test does afterwards meets a cache at work, not one that recomputes to be sure.
 
         :param inputs: Inputs, of which every round gets another multiple.
         :param roles: Roles, in the order in which they are called.
+        :param rounds: Rounds in every mode. In a chain of children, each begins its probation when the one before has
+            ended its own.
         """
         training = self.cached.training
         for mode in (True, False):
             self.train(mode)
             for grad in (True, False):
                 with torch.set_grad_enabled(grad):
-                    for i in range(6):
+                    for i in range(rounds):
                         self.pair(tree_map(lambda leaf, i=i: leaf * (1.0 + 0.01 * i), inputs), roles)
             # one update of a BatchNorm per pair is intended, the twin has made two
             self.plain.load_state_dict(self.cached.state_dict())
