@@ -43,22 +43,27 @@ class Shim:
         self._forward = _Forward(module, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return self._plain()(*args, **kwargs)
-        session = active.session
+        session = None if torch.compiler.is_compiling() else active.session
         memo = self.memo
         if session is None or session.transparent or memo.is_refused:
             return self._plain()(*args, **kwargs)
         if session.running_units and not memo.is_named:
             return self._plain()(*args, **kwargs)  # within a trunk that is memoized as a whole
         was_shared = memo.is_shared
-        memo.watch(session.role)
+        if session.role not in memo.roles:
+            memo.watch(session.role)
         if not was_shared:
             return self._plain()(*args, **kwargs)
         module = self._module
-        if _has_hooks(module):
+        if (
+            module._forward_hooks
+            or module._forward_pre_hooks
+            or module._backward_hooks
+            or module._backward_pre_hooks
+            or any(_GLOBAL_HOOKS)
+        ):
             return self._call_with_hooks(args, kwargs)
-        return memo.call(session, module, self._plain(), args, kwargs)
+        return memo.call(session, module, self._original or module._call_impl, args, kwargs)
 
     def __deepcopy__(self, copies: Any) -> None:
         return None
@@ -119,7 +124,7 @@ def shim_of(module: nn.Module, name: str) -> Shim:
     """
     shim = _shims.get(id(module))
     if shim is None:
-        shim = _shims[id(module)] = Shim(module, Memo(name, module))
+        shim = _shims[id(module)] = Shim(module, Memo(name, is_named=False))
     return shim
 
 
@@ -146,16 +151,6 @@ class _Forward:
         return getattr, (self._module, "forward")
 
 
-def _has_hooks(module: nn.Module) -> bool:
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or any(_GLOBAL_HOOKS)
-    )
-
-
 def call_unit(
     memo: Memo, model: nn.Module, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -172,5 +167,6 @@ def call_unit(
     session: Session | None = active.session
     if session is None or session.transparent or memo.is_refused:
         return run(*args, **kwargs)
-    memo.watch(session.role)
+    if session.role not in memo.roles:
+        memo.watch(session.role)
     return memo.call(session, model, run, args, kwargs)

@@ -1,7 +1,8 @@
 """The memos that hold entries now, and the optimizer steps that end those.
 
 Fused optimizers write parameters without moving their version counters: only the step itself tells. Normally no
-entry lives when one happens, since the backward before it has dropped them.
+entry lives when one happens, since the backward before it has dropped them. Other optimizers are noticed by the version
+counters, and this way as well.
 """
 
 from __future__ import annotations
@@ -38,19 +39,12 @@ def add(memo: Memo) -> None:
     _live[id(memo)] = memo.reference
 
 
-def discard(memo: Memo) -> None:
-    """Note that a memo holds no entry any more.
-
-    :param memo: Memo.
-    """
-    _live.pop(id(memo), None)
-
-
 def _drop_after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     for reference in list(_live.values()):
         memo = reference()
         if memo is not None:
             memo.drop("parameters changed")
+    _live.clear()
 
 
 register_optimizer_step_post_hook(_drop_after_step)

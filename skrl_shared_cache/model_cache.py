@@ -99,7 +99,7 @@ class ModelCache:
         else:
             return compute(model, *args, **kwargs)  # a class that calls the compute of its parent
         installed: list[Shim] = []
-        off = mode == "off" or not _is_hashable(role)
+        off = mode == "off" or type(role) is not str and not _is_hashable(role)
         session.transparent += off
         session.frames[key] = None
         active.session = session
@@ -154,7 +154,7 @@ class ModelCache:
         """
         memo = self._units.get(method)
         if memo is None:
-            memo = self._units[method] = Memo(method.__name__)
+            memo = self._units[method] = Memo(method.__name__, is_named=True)
         return call_unit(memo, model, types.MethodType(method, model), args, kwargs)
 
     def call_function(self, model: SharedModel, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -170,10 +170,10 @@ class ModelCache:
         if isinstance(function, types.MethodType):
             # a new object at each access; the model itself must not be held
             owner = None if function.__self__ is model else function.__self__
-            memo = self._units.setdefault((function.__func__, owner), Memo(function.__name__))
+            memo = self._units.setdefault((function.__func__, owner), Memo(function.__name__, is_named=True))
         else:
             found = self._functions.get(function)
-            memo = found or Memo(getattr(function, "__qualname__", repr(function)))
+            memo = found or Memo(getattr(function, "__qualname__", repr(function)), is_named=True)
             if found is None:
                 self._functions[function] = memo
                 code = getattr(function, "__code__", type(function))

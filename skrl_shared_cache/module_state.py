@@ -20,6 +20,9 @@ _TYPES = {torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter)}
 _training = attrgetter("training")
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
+_address = torch.Tensor.data_ptr
+_strides = torch.Tensor.stride
+_storage = torch.Tensor.untyped_storage
 
 
 class TensorStates(NamedTuple):
@@ -30,6 +33,8 @@ class TensorStates(NamedTuple):
     tensors: list[torch.Tensor]
     versions: list[int]
     addresses: list[int]
+    matrices: list[torch.Tensor]
+    """Those with several dimensions, whose strides may change without their address: ``p.data = p.data.t()``."""
     strides: list[tuple[int, ...]]
     requires_grad: list[bool] | None
     """Only where grad mode is on: elsewhere it changes nothing."""
@@ -87,7 +92,7 @@ class ModuleState:
         :raises RuntimeError: If one is an inference tensor.
         """
         last = self._last
-        if last is not None and self.why_changed(root, last) is None:
+        if last is not None and self.why_changed(root, last) is None and _has_flags(last) is torch.is_grad_enabled():
             return last
         tree = self._walk(root)
         if any(tree.empty):
@@ -129,15 +134,16 @@ class ModuleState:
 
         :return: What changed, in a few words, or None.
         """
-        tree = self._walk(root)
-        if list(map(_training, [root, *tree.submodules])) != snapshot.training:
+        submodules, parameters, buffers, children, empty = self._tree or self._walk(root)
+        training, known_children, known_parameters, known_buffers = snapshot
+        if root.training is not training[0] or list(map(_training, submodules)) != training[1:]:
             return "train/eval mode changed"
-        if any(tree.empty) or _values(tree.children) != snapshot.children:
+        if any(empty) or _values(children) != known_children:
             self._tree = None
             return "submodules changed"
-        if not _are_unchanged(_values(tree.parameters), snapshot.parameters):
+        if not _are_unchanged(_values(parameters), known_parameters):
             return "parameters changed"
-        if tree.buffers and not _are_unchanged(_values(tree.buffers), snapshot.buffers):
+        if buffers and not _are_unchanged(_values(buffers), known_buffers):
             return "buffers changed"
         return None
 
@@ -150,6 +156,10 @@ class ModuleState:
             empty = [each for kinds in held for each in kinds if not each]
             self._tree = tree = _Tree(modules[1:], parameters, buffers, children, empty)
         return tree
+
+
+def _has_flags(snapshot: Snapshot) -> bool:
+    return snapshot.parameters.requires_grad is not None
 
 
 def _values(dictionaries: list[dict[str, Any]]) -> list[Any]:
@@ -165,30 +175,32 @@ def _states(values: list[torch.Tensor | None], last: TensorStates | None) -> Ten
         for tensor in tensors:
             if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
                 raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}")
-    addresses = list(map(torch.Tensor.data_ptr, tensors))
-    if last is not None and addresses == last.addresses:
-        storages = last.storages
-    else:
-        storages = list(map(torch.Tensor.untyped_storage, tensors))
-    strides = list(map(torch.Tensor.stride, tensors))
-    return TensorStates(values, tensors, list(map(_version, tensors)), addresses, strides, _grad_flags(tensors), storages)
+    addresses = list(map(_address, tensors))
+    matrices = [tensor for tensor in tensors if tensor.dim() > 1]
+    return TensorStates(
+        values,
+        tensors,
+        list(map(_version, tensors)),
+        addresses,
+        matrices,
+        list(map(_strides, matrices)),
+        list(map(_requires_grad, tensors)) if torch.is_grad_enabled() else None,
+        last.storages if last is not None and addresses == last.addresses else list(map(_storage, tensors)),
+    )
 
 
 def _are_unchanged(values: list[torch.Tensor | None], states: TensorStates) -> bool:
-    if not _are_same(values, states.values):
-        return False
-    tensors = states.tensors
+    known, tensors, versions, addresses, matrices, strides, requires_grad, _ = states
     return (
-        list(map(_version, tensors)) == states.versions
-        and list(map(torch.Tensor.data_ptr, tensors)) == states.addresses
-        and list(map(torch.Tensor.stride, tensors)) == states.strides
-        and _grad_flags(tensors) == states.requires_grad
+        len(values) == len(known)
+        and all(map(is_, values, known))
+        and list(map(_version, tensors)) == versions
+        and list(map(_address, tensors)) == addresses
+        and list(map(_strides, matrices)) == strides
+        # where grad mode is off now, or was, it is the mode that differs
+        and (requires_grad is None or list(map(_requires_grad, tensors)) == requires_grad)
     )
 
 
 def _are_same(some: list[torch.Tensor | None], others: list[torch.Tensor | None]) -> bool:
     return len(some) == len(others) and all(map(is_, some, others))
-
-
-def _grad_flags(tensors: list[torch.Tensor]) -> list[bool] | None:
-    return list(map(_requires_grad, tensors)) if torch.is_grad_enabled() else None

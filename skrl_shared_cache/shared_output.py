@@ -15,10 +15,11 @@ import torch
 from torch import nn
 
 from skrl_shared_cache.errors import CacheMismatchError
-from skrl_shared_cache.memo import Entry, Memo, Slot
+from skrl_shared_cache.entries import Entry, Slot
+from skrl_shared_cache.memo import Memo
 from skrl_shared_cache.replay import difference, read_before, replay
 from skrl_shared_cache.session import Session
-from skrl_shared_cache.trees import Unsupported, copy_containers, flatten, map_tensors
+from skrl_shared_cache.trees import Unsupported, flatten, map_tensors
 
 
 class Frame:
@@ -76,7 +77,7 @@ class SharedOutput:
     def __init__(self) -> None:
         self.is_used = False  # this model follows the pattern
         self.is_offered = False  # and the memos of its modules do not suffice
-        self.memo = Memo("_shared_output")
+        self.memo = Memo("_shared_output", is_named=True)
 
     def run(self, session: Session, key: int, model: nn.Module, compute: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a compute, and offer it the features of the one before, if they are what it would compute.
@@ -123,9 +124,7 @@ class SharedOutput:
             self._prove(session, model, entry, run)
             memo.pass_probation(session.role, model)
             return result
-        session.counters.hits += 1
-        session.shared.extend(record.tensor for record in entry.outputs)
-        features = copy_containers(entry.output)
+        features = memo.use(session, entry)
         session.hand_out(memo, features)
         return run(Frame(features))
 

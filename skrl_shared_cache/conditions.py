@@ -1,0 +1,68 @@
+"""When an entry may be used. An entry is used only if :py:func:`why_refused` finds no reason against it."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import torch
+from torch import nn
+
+from skrl_shared_cache.entries import Entry
+from skrl_shared_cache.mode import current_mode, why_modes_differ
+from skrl_shared_cache.module_state import ModuleState
+from skrl_shared_cache.tensors import TensorRecord, equals, is_alias, is_unchanged, may_equal
+
+
+DIFFER = "inputs differ"
+NEEDS_EQUALITY = "inputs may be equal"
+OTHER_GRAPH = "inputs are new tensors that require grad"
+
+
+def why_refused(
+    entry: Entry, module: nn.Module, state: ModuleState, structure: Any, tensors: Sequence[torch.Tensor]
+) -> str | None:
+    """Look for a reason why a trunk might now return something else than it did for an entry; cheapest first.
+
+    :param entry: Entry.
+    :param module: Module whose parameters and buffers the trunk depends on.
+    :param state: Its state.
+    :param structure: Arguments without their tensors.
+    :param tensors: Tensors of the arguments.
+
+    :return: A few words; :py:data:`NEEDS_EQUALITY` itself if :py:func:`are_equal` decides; None if there is none.
+    """
+    mode = current_mode()
+    if mode != entry.mode:
+        return f"{why_modes_differ(mode, entry.mode)} changed"
+    if structure != entry.structure:
+        return DIFFER
+    needs_equality = False
+    for record, tensor in zip(entry.inputs, tensors):
+        if not is_unchanged(record):
+            return "inputs were written"
+        if tensor is record[0] or is_alias(record, tensor):
+            continue
+        if not may_equal(record, tensor):
+            return OTHER_GRAPH if tensor.requires_grad else DIFFER
+        needs_equality = True
+    for record in entry.outputs:
+        if not is_unchanged(record):
+            return "output was written"
+    changed = state.why_changed(module, entry.state)
+    if changed is not None:
+        return changed
+    return NEEDS_EQUALITY if needs_equality else None
+
+
+def are_equal(records: list[TensorRecord], tensors: Sequence[torch.Tensor]) -> bool:
+    """Compare tensors with recorded ones bit by bit. Waits for the device.
+
+    :param records: Records of inputs, for which :py:func:`why_refused` returned :py:data:`NEEDS_EQUALITY`.
+    :param tensors: Tensors.
+
+    :return: True if all are the same, or have the same bits.
+    """
+    return all(
+        record.tensor is tensor or is_alias(record, tensor) or equals(record.tensor, tensor)
+        for record, tensor in zip(records, tensors)
+    )

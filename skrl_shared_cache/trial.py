@@ -1,0 +1,60 @@
+"""Compare what an entry holds with what the trunk returns when it runs again: probation, and verify mode."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Hashable
+
+from skrl_shared_cache.entries import Entry
+from skrl_shared_cache.errors import CacheMismatchError
+from skrl_shared_cache.replay import difference, replay
+
+
+def why_untrusted(entry: Entry, fresh: Any, run: Callable[[], Any]) -> str | None:
+    """Judge an entry by a pass that ran after it, for another role.
+
+    If they differ, the trunk runs again from the generators and buffers that the entry began with. If it then returns
+    what the entry holds, the difference came from random numbers or from buffers that each pass updates. If it returns
+    something else at each run, it does so without the cache, too.
+
+    :param entry: Entry.
+    :param fresh: What the pass returned.
+    :param run: Runs the trunk once more.
+
+    :return: What differs, or None if the entry could have been used.
+    """
+    differs = difference(entry.output, fresh)
+    if differs is None or entry.before is None:
+        return differs
+    again = replay(entry.before, run)
+    differs = difference(entry.output, again)
+    if differs is None or difference(again, replay(entry.before, run)) is not None:
+        return None
+    return differs
+
+
+def verify(entry: Entry, name: str, role: Hashable, run: Callable[[], Any]) -> None:
+    """Compare an entry that is about to be used with a recomputation.
+
+    :param entry: Entry.
+    :param name: Name of the trunk.
+    :param role: Role.
+    :param run: Runs the trunk once more.
+
+    :raises CacheMismatchError: If they differ.
+    """
+    assert entry.before is not None
+    again = replay(entry.before, run)
+    differs = difference(entry.output, again)
+    if differs is None:
+        return
+    if difference(again, replay(entry.before, run)) is not None:
+        cause = "The trunk is nondeterministic: two recomputations differ from each other as well."
+    else:
+        cause = (
+            "Something changed that moves no version counter (a NumPy or `.data` write, a plain attribute of the "
+            "trunk). Call clear_cache() after such a write, or return copies from the environment."
+        )
+    raise CacheMismatchError(
+        f"`{name}` was about to serve role {role!r} from the cache, and a recomputation on the same inputs returned "
+        f"something else: {differs}. {cause}"
+    )
