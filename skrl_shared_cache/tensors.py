@@ -20,6 +20,7 @@ class TensorRecord(NamedTuple):
     address: int
     requires_grad: bool
     grad_fn: Any
+    sizes: tuple[int, ...]
     strides: tuple[int, ...]
     storage: Any
 
@@ -44,6 +45,7 @@ def record_tensor(tensor: torch.Tensor) -> TensorRecord:
             tensor.data_ptr(),
             tensor.requires_grad,
             tensor.grad_fn,
+            tensor.shape,
             tensor.stride(),
             tensor.untyped_storage(),
         ),
@@ -57,12 +59,13 @@ def is_unchanged(record: TensorRecord) -> bool:
 
     :return: True if no write to it and no change of it is known since.
     """
-    tensor, version, address, requires_grad, grad_fn, strides, _ = record
+    tensor, version, address, requires_grad, grad_fn, sizes, strides, _ = record
     return (
         tensor._version == version
         and tensor.data_ptr() == address
         and tensor.requires_grad is requires_grad
         and tensor.grad_fn is grad_fn
+        and tensor.shape == sizes  # `x.data = x[:3]` moves nothing else
         and tensor.stride() == strides
     )
 
