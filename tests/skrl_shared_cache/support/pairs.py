@@ -23,6 +23,7 @@ def warm_twins(make: Make = naive, inputs: dict[str, Any] = A, roles: tuple[str,
     twins = Twins(make)
     twins.warm(inputs, roles)
     assert refusal(twins, inputs, roles=roles) is None, "an ordinary pair does not hit"
+    twins.plain.load_state_dict(twins.cached.state_dict())  # the twin has updated a BatchNorm twice
     return twins
 
 
