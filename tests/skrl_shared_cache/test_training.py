@@ -27,6 +27,7 @@ from .support.zoo import (
     observations,
     pattern,
     pattern_discrete,
+    recurrent,
 )
 
 CASES = {
@@ -36,6 +37,7 @@ CASES = {
     # RPO perturbs the mean of a Gaussian
     if not (agent == "RPO" and "discrete" in make.__name__)
 }
+CASES["PPO_RNN recurrent"] = ("PPO_RNN", recurrent)
 
 all_cases = pytest.mark.parametrize(("agent", "make"), CASES.values(), ids=CASES)
 

@@ -19,7 +19,7 @@ from skrl_shared_cache import SharedCacheWarning, SharedModel
 from .support.lines import OBSERVATIONS, ActorCritic, act, box, make_inputs
 from .support.passes import CountedLinear, CountedLSTM, Passes
 from .support.twins import Make, Twins, TwoPass, assert_same, build, seeded_act
-from .support.zoo import FEATURES, OBSERVATION_SIZE, mlp, naive, observations
+from .support.zoo import FEATURES, OBSERVATION_SIZE, Recurrent, mlp, naive, observations, recurrent
 
 
 class Camera(ActorCritic):
@@ -46,49 +46,14 @@ def cnn_trunk(base: Any) -> Any:
     return CnnTrunk()
 
 
-class Lstm(ActorCritic):
-    """skrl's way with recurrent states: a list in ``inputs["rnn"]``, each ``(layers, N, features)``, and one back."""
-
-    sequence_length = 4
-
-    def get_specification(self) -> dict[str, Any]:
-        return {"rnn": {"sequence_length": self.sequence_length, "sizes": [(1, 5, FEATURES)] * 2}}
-
-    def run_lstm(self, inputs: dict[str, Any]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Run step by step in evaluation, over sequences that begin with their first state in training."""
-        hidden, cell = inputs["rnn"]
-        flat = inputs[OBSERVATIONS]
-        if not self.training:
-            features, states = self.net(flat[:, None], (hidden.contiguous(), cell.contiguous()))
-            return features[:, 0], list(states)
-        sequences = flat.view(-1, self.sequence_length, flat.shape[-1])
-        hidden, cell = (s.view(1, -1, self.sequence_length, FEATURES)[:, :, 0].contiguous() for s in (hidden, cell))
-        features, states = self.net(sequences, (hidden, cell))
-        return features.flatten(0, 1), list(states)
-
-
-def lstm_trunk(base: Any) -> Any:
-    class LstmTrunk(Lstm, base):
-        def __init__(self) -> None:
-            Lstm.__init__(self, base)
-            self.net = CountedLSTM(OBSERVATION_SIZE, FEATURES, batch_first=True)
-            self.add_heads(FEATURES)
-
-        def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
-            features, states = self.run_lstm(inputs)
-            return self.answer(features, role, inputs, rnn=states)
-
-    return LstmTrunk()
-
-
 def lstm_method(base: Any) -> Any:
     """The whole recurrent step as one unit."""
 
-    class LstmMethod(Lstm, base):
+    class LstmMethod(Recurrent, base):
         shared_modules = ("run_lstm",)
 
         def __init__(self) -> None:
-            Lstm.__init__(self, base)
+            Recurrent.__init__(self, base)
             self.net = CountedLSTM(OBSERVATION_SIZE, FEATURES, batch_first=True)
             self.add_heads(FEATURES)
 
@@ -435,7 +400,7 @@ class Kind:
 
 KINDS = {
     "CNN": Kind(cnn_trunk, inputs="camera"),
-    "LSTM": Kind(lstm_trunk, inputs="rnn"),
+    "LSTM": Kind(recurrent, inputs="rnn"),
     "LSTM in a named method": Kind(lstm_method, inputs="rnn"),
     "siamese": Kind(siamese, passes=2),
     # the second role's first call finds the other half in the place of its own

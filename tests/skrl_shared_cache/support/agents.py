@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from skrl.agents.torch.a2c import A2C
-from skrl.agents.torch.ppo import PPO
+from skrl.agents.torch.ppo import PPO, PPO_RNN
 from skrl.agents.torch.rpo import RPO
 from skrl.memories.torch import RandomMemory
 from skrl.multi_agents.torch.ippo import IPPO
@@ -17,7 +17,7 @@ from skrl.trainers.torch import SequentialTrainer
 from .drift import DriftEnv, DriftGame, DriftGameWrapper, DriftWrapper
 from .lines import SKRL_2
 
-AGENTS = {"PPO": PPO, "A2C": A2C, "RPO": RPO}
+AGENTS = {"PPO": PPO, "A2C": A2C, "RPO": RPO, "PPO_RNN": PPO_RNN}
 
 ROLLOUT = 8
 """Steps of the environment per update."""

@@ -10,6 +10,7 @@ import torch.nn as nn
 from skrl.utils.model_instantiators.torch import shared as instantiator
 
 from .lines import OBSERVATIONS, SKRL_2, ActorCritic, DiscreteActorCritic, box
+from .passes import CountedLSTM
 
 OBSERVATION_SIZE = 6
 FEATURES = 16
@@ -90,6 +91,43 @@ def pattern_discrete(base: Any) -> Any:
             return self.answer(features, role, inputs)
 
     return PatternDiscrete()
+
+
+class Recurrent(ActorCritic):
+    """skrl's way with recurrent states: a list in ``inputs["rnn"]``, each ``(layers, N, features)``, and one back."""
+
+    sequence_length = 4
+
+    def get_specification(self) -> dict[str, Any]:
+        return {"rnn": {"sequence_length": self.sequence_length, "sizes": [(1, 4, FEATURES)] * 2}}
+
+    def run_lstm(self, inputs: dict[str, Any]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Run step by step in evaluation, over sequences that begin with their first state in training."""
+        hidden, cell = inputs["rnn"]
+        flat = inputs[OBSERVATIONS]
+        if not self.training:
+            features, states = self.net(flat[:, None], (hidden.contiguous(), cell.contiguous()))
+            return features[:, 0], list(states)
+        sequences = flat.view(-1, self.sequence_length, flat.shape[-1])
+        hidden, cell = (s.view(1, -1, self.sequence_length, FEATURES)[:, :, 0].contiguous() for s in (hidden, cell))
+        features, states = self.net(sequences, (hidden, cell))
+        return features.flatten(0, 1), list(states)
+
+
+def recurrent(base: Any) -> Any:
+    """Every role runs the LSTM."""
+
+    class RecurrentTrunk(Recurrent, base):
+        def __init__(self) -> None:
+            Recurrent.__init__(self, base)
+            self.net = CountedLSTM(OBSERVATION_SIZE, FEATURES, batch_first=True)
+            self.add_heads(FEATURES)
+
+        def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+            features, states = self.run_lstm(inputs)
+            return self.answer(features, role, inputs, rnn=states)
+
+    return RecurrentTrunk()
 
 
 def network(input_name: str = OBSERVATIONS.upper()) -> list[dict[str, Any]]:
