@@ -138,7 +138,8 @@ def _guard_compute(cls: type[SharedModel]) -> None:
     @functools.wraps(compute)
     def guarded(self: SharedModel, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
-            self._shared_cache.compiled_output = None
+            if self._shared_cache.compiled_output is not None:  # a write would be a side effect that export warns about
+                self._shared_cache.compiled_output = None
             return compute(self, *args, **kwargs)
         return self._shared_cache.run(self, compute, args, kwargs)
 
