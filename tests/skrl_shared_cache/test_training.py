@@ -209,7 +209,7 @@ def test_one_model_for_all_agents_learns_as_without_the_cache(name: str) -> None
 # --------------------------------------------------------------------------------------- equality checks, host syncs
 
 
-class Syncs(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Syncs(TorchDispatchMode):
     """Counts the operations that make the host wait for the device: comparisons, and reads of single values."""
 
     def __init__(self) -> None:
