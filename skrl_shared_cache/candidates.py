@@ -19,37 +19,35 @@ if TYPE_CHECKING:
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 _NEVER_SHARED = ("act", "compute", "forward")
 
-Tree = list[tuple[nn.Module | None, list[nn.Module | None]]]
+Children = list[nn.Module | None]
 
 
-def find_candidates(model: SharedModel) -> tuple[Tree, dict[nn.Module, str]]:
+def find_candidates(model: SharedModel) -> tuple[list[tuple[nn.Module, Children]], dict[nn.Module, str]]:
     """Find the children of a model, and what several of them contain.
 
     :param model: Model. ModuleList and ModuleDict are looked through, they are never called.
 
-    :return: What was looked at, as pairs of a container (None for the model) and its children; the modules with their
-        names.
+    :return: Those containers, with their children; the modules, with their names.
     """
-    tree: Tree = []
+    containers: list[tuple[nn.Module, Children]] = []
     children: dict[nn.Module, str] = {}
 
-    def look_through(container: nn.Module | None, prefix: str) -> None:
-        modules = (container or model)._modules
-        tree.append((container, list(modules.values())))
-        for name, module in modules.items():
-            if isinstance(module, _CONTAINERS):
-                look_through(module, f"{prefix}{name}.")
-            elif module is not None:
-                children.setdefault(module, f"{prefix}{name}")
+    def look_through(module: nn.Module, prefix: str) -> None:
+        for name, child in module._modules.items():
+            if isinstance(child, _CONTAINERS):
+                containers.append((child, list(child._modules.values())))
+                look_through(child, f"{prefix}{name}.")
+            elif child is not None:
+                children.setdefault(child, f"{prefix}{name}")
 
-    look_through(None, "")
+    look_through(model, "")
     owners: dict[nn.Module, str] = {}
     contained: dict[nn.Module, str] = {}
     for child, name in children.items():
         for path, module in child.named_modules(prefix=name):
             if owners.setdefault(module, name) != name:
                 contained[module] = path
-    return tree, {**contained, **children}
+    return containers, {**contained, **children}
 
 
 def named_modules(model: SharedModel) -> dict[nn.Module, str]:

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from skrl_shared_cache.entries import Entry
-from skrl_shared_cache.mode import current_mode, why_modes_differ
+from skrl_shared_cache.mode import why_modes_differ
 from skrl_shared_cache.module_state import ModuleState
-from skrl_shared_cache.tensors import TensorRecord, equals, is_alias, is_unchanged, may_equal
+from skrl_shared_cache.tensors import TensorRecord, equals, is_alias, may_equal, state_of
 
 
 DIFFER = "inputs differ"
@@ -19,11 +19,17 @@ OTHER_GRAPH = "inputs are new tensors that require grad"
 
 
 def why_refused(
-    entry: Entry, module: nn.Module, state: ModuleState, structure: Any, tensors: Sequence[torch.Tensor]
+    entry: Entry,
+    mode: Any,
+    module: nn.Module,
+    state: ModuleState,
+    structure: Any,
+    tensors: Sequence[torch.Tensor],
 ) -> str | None:
     """Look for a reason why a trunk might now return something else than it did for an entry; cheapest first.
 
     :param entry: Entry.
+    :param mode: Mode of the call.
     :param module: Module whose parameters and buffers the trunk depends on.
     :param state: Its state.
     :param structure: Arguments without their tensors.
@@ -31,22 +37,21 @@ def why_refused(
 
     :return: A few words; :py:data:`NEEDS_EQUALITY` itself if :py:func:`are_equal` decides; None if there is none.
     """
-    mode = current_mode()
     if mode != entry.mode:
         return f"{why_modes_differ(mode, entry.mode)} changed"
     if structure != entry.structure:
         return DIFFER
     needs_equality = False
     for record, tensor in zip(entry.inputs, tensors):
-        if not is_unchanged(record):
+        seen, seen_state, _ = record
+        if state_of(seen) != seen_state:
             return "inputs were written"
-        if tensor is record[0] or is_alias(record, tensor):
-            continue
-        if not may_equal(record, tensor):
-            return OTHER_GRAPH if tensor.requires_grad else DIFFER
-        needs_equality = True
-    for record in entry.outputs:
-        if not is_unchanged(record):
+        if tensor is not seen and not is_alias(record, tensor):
+            if not may_equal(record, tensor):
+                return OTHER_GRAPH if tensor.requires_grad else DIFFER
+            needs_equality = True
+    for output, output_state, _ in entry.outputs:
+        if state_of(output) != output_state:
             return "output was written"
     changed = state.why_changed(module, entry.state)
     if changed is not None:
@@ -63,6 +68,6 @@ def are_equal(records: list[TensorRecord], tensors: Sequence[torch.Tensor]) -> b
     :return: True if all are the same, or have the same bits.
     """
     return all(
-        record.tensor is tensor or is_alias(record, tensor) or equals(record.tensor, tensor)
+        record[0] is tensor or is_alias(record, tensor) or equals(record[0], tensor)
         for record, tensor in zip(records, tensors)
     )

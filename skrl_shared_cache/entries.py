@@ -29,7 +29,8 @@ class Entry:
     """
 
     __slots__ = (
-        "structure", "inputs", "state", "mode", "generation", "served", "output", "outputs", "before", "__weakref__",
+        "structure", "inputs", "state", "mode", "generation", "served", "output", "outputs", "before", "is_second",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -48,8 +49,9 @@ class Entry:
         self.generation = generation
         self.served = {role}  # the roles that need it no more: at first its producer
         self.output: Any = None
-        self.outputs: list[TensorRecord] = []
+        self.outputs: list[TensorRecord] | None = None
         self.before: Before | None = None
+        self.is_second = False  # its role was refused the first entry of the pair; the next pair is none of its business
 
 
 class Slot:
@@ -61,10 +63,11 @@ class Slot:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.was_refused = False  # the lookup that runs now found no entry that it may use
+        self.is_missed = False  # an entry went before all roles had got it
         self.dropped: tuple[str, set[Hashable]] | None = None
-        self.pairs_in_vain = 0
         self._bound = 1
-        self._evicted: deque[weakref.ref[torch.Tensor]] = deque(maxlen=MOST_ENTRIES)
+        self._evicted: deque[tuple[weakref.ref[torch.Tensor], set[Hashable]]] = deque(maxlen=MOST_ENTRIES)
 
     def add(self, entry: Entry) -> None:
         """Add an entry; the oldest one goes if there are too many.
@@ -72,11 +75,15 @@ class Slot:
         :param entry: Entry.
         """
         self.dropped = None
+        if not self.entries:
+            self.entries = [entry]
+            return
         entries = [*self.entries, entry]
         if len(entries) > self._bound:
             oldest = entries.pop(0)
-            if oldest.inputs:
-                self._evicted.append(weakref.ref(oldest.inputs[0].tensor))
+            if oldest.inputs and not oldest.is_second:
+                self._evicted.append((weakref.ref(oldest.inputs[0][0]), oldest.served))
+                self.is_missed = True
         self.entries = entries
 
     def remove(self, entry: Entry) -> None:
@@ -86,15 +93,29 @@ class Slot:
         """
         self.entries = [other for other in self.entries if other is not entry] if len(self.entries) > 1 else []
 
+    def lose(self, entry: Entry, reason: str) -> None:
+        """Remove an entry, if it is still there, before all roles have got it.
+
+        :param entry: Entry.
+        :param reason: What the next refused lookup reports.
+        """
+        if entry in self.entries:
+            self.remove(entry)
+            self._miss([entry], reason)
+
     def drop(self, reason: str) -> None:
         """Remove all entries.
 
         :param reason: What the next refused lookup reports.
         """
-        entries = self.entries
-        if entries:
-            self.dropped = reason, set().union(*(entry.served for entry in entries))
-            self.entries = []
+        entries, self.entries = self.entries, []
+        self._miss(entries, reason)
+
+    def _miss(self, entries: list[Entry], reason: str) -> None:
+        served = [entry.served for entry in entries if not entry.is_second]
+        if served:
+            self.dropped = reason, set().union(*served)
+            self.is_missed = True
 
     def why_gone(self, role: Hashable, inputs: Any) -> str | None:
         """Tell why there is no entry for a role.
@@ -108,8 +129,9 @@ class Slot:
             reason, served = self.dropped
             self.dropped = None
             return None if role in served else reason
-        for age, seen in enumerate(reversed(self._evicted), 1):
-            if inputs and seen() is inputs[0]:
+        self.is_missed = bool(self._evicted)
+        for age, (seen, served) in enumerate(reversed(self._evicted), 1):
+            if inputs and seen() is inputs[0] and role not in served:
                 self._bound = max(self._bound, min(MOST_ENTRIES, age + len(self.entries)))
                 self._evicted.clear()
                 return "evicted"

@@ -40,6 +40,7 @@ class Counters:
         self.bypasses = 0
         self.last_miss: str | None = None
         self.reasons: Counter[str] = Counter()
+        self.has_names = False  # the user has named what to memoize: no advice about anything else
 
     def refuse(self, reason: str) -> None:
         """Count the reason of a refused lookup.

@@ -20,7 +20,7 @@ from skrl_shared_cache.memo import Memo
 from skrl_shared_cache.session import Session, active
 
 
-_PLACE = "_compiled_call_impl"
+PLACE = "_compiled_call_impl"
 _GLOBAL_HOOKS = (
     torch_module._global_forward_pre_hooks,
     torch_module._global_forward_hooks,
@@ -38,23 +38,24 @@ class Shim:
 
     def __init__(self, module: nn.Module, memo: Memo) -> None:
         self.memo = memo
-        self._module = module
-        self._original: Callable[..., Any] | None = None
+        self.module = module
+        self.place = module.__dict__
+        self.original: Callable[..., Any] | None = None  # what was found in the place
         self._forward = _Forward(module, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        memo, module = self.memo, self.module
+        run = self.original or module._call_impl
         session = None if torch.compiler.is_compiling() else active.session
-        memo = self.memo
         if session is None or session.transparent or memo.is_refused:
-            return self._plain()(*args, **kwargs)
+            return run(*args, **kwargs)
         if session.running_units and not memo.is_named:
-            return self._plain()(*args, **kwargs)  # within a trunk that is memoized as a whole
-        was_shared = memo.is_shared
-        if session.role not in memo.roles:
+            return run(*args, **kwargs)  # within a trunk that is memoized as a whole
+        if session.role not in memo.roles or not memo.is_shared:
+            was_shared = memo.is_shared
             memo.watch(session.role)
-        if not was_shared:
-            return self._plain()(*args, **kwargs)
-        module = self._module
+            if not was_shared:
+                return run(*args, **kwargs)
         if (
             module._forward_hooks
             or module._forward_pre_hooks
@@ -62,8 +63,26 @@ class Shim:
             or module._backward_pre_hooks
             or any(_GLOBAL_HOOKS)
         ):
-            return self._call_with_hooks(args, kwargs)
-        return memo.call(session, module, self._original or module._call_impl, args, kwargs)
+            return self._call_with_hooks(run, args, kwargs)
+        return memo.call(session, module, run, args, kwargs)
+
+    def install(self) -> None:
+        """Take the place.
+
+        No lock and no count: where two threads get in each other's way, some calls are not intercepted, and so slower.
+        """
+        found = self.place.get(PLACE)
+        if found is not self:
+            self.original = found
+            self.place[PLACE] = self
+
+    def remove(self) -> None:
+        """Leave the place as it was found."""
+        if self.place.get(PLACE) is self:  # or else the module was compiled meanwhile
+            if self.original is None:
+                self.place.pop(PLACE, None)
+            else:
+                self.place[PLACE] = self.original
 
     def __deepcopy__(self, copies: Any) -> None:
         return None
@@ -71,39 +90,11 @@ class Shim:
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def install(self) -> bool:
-        """Take the place, unless an outer compute or another thread has put this shim there already.
-
-        No lock and no count: where threads get in each other's way, some calls are not intercepted, and only slower.
-
-        :return: Whether it did, and so must be removed by the caller.
-        """
-        place = self._module.__dict__
-        current = place.get(_PLACE)
-        if current is self:
-            return False
-        self._original = current
-        place[_PLACE] = self
-        return True
-
-    def remove(self) -> None:
-        """Leave the place as it was found."""
-        place = self._module.__dict__
-        if place.get(_PLACE) is not self:
-            return  # the module was compiled meanwhile
-        if self._original is None:
-            place.pop(_PLACE, None)
-        else:
-            place[_PLACE] = self._original
-
-    def _plain(self) -> Callable[..., Any]:
-        return self._original or self._module._call_impl
-
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_with_hooks(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # the user's hooks run around every call, as they would without the cache; only the forward is memoized
-        module = self._module
-        if self._original is not None or "forward" in module.__dict__:
-            return self._plain()(*args, **kwargs)
+        module = self.module
+        if self.original is not None or "forward" in module.__dict__:
+            return run(*args, **kwargs)
         module.__dict__["forward"] = self._forward
         try:
             return module._call_impl(*args, **kwargs)

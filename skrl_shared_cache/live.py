@@ -17,7 +17,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 if TYPE_CHECKING:
     from skrl_shared_cache.memo import Memo
 
-_live: dict[int, weakref.ref[Memo]] = {}
+memos: dict[int, weakref.ref[Memo]] = {}
+"""Those that have stored an entry since the last step, by id."""
 
 
 def reference_to(memo: Memo) -> weakref.ref[Memo]:
@@ -28,23 +29,15 @@ def reference_to(memo: Memo) -> weakref.ref[Memo]:
     :return: Weak reference. When the memo dies, it counts as live no more.
     """
     key = id(memo)
-    return weakref.ref(memo, lambda reference: _live.pop(key, None))
-
-
-def add(memo: Memo) -> None:
-    """Note that a memo holds entries.
-
-    :param memo: Memo.
-    """
-    _live[id(memo)] = memo.reference
+    return weakref.ref(memo, lambda reference: memos.pop(key, None))
 
 
 def _drop_after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-    for reference in list(_live.values()):
+    for reference in list(memos.values()):
         memo = reference()
         if memo is not None:
             memo.drop("parameters changed")
-    _live.clear()
+    memos.clear()
 
 
 register_optimizer_step_post_hook(_drop_after_step)

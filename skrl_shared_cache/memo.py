@@ -20,7 +20,7 @@ from skrl_shared_cache.mode import bypass_reason, current_mode
 from skrl_shared_cache.module_state import ModuleState
 from skrl_shared_cache.replay import read_before
 from skrl_shared_cache.session import Session
-from skrl_shared_cache.tensors import record_tensor
+from skrl_shared_cache.tensors import state_of
 from skrl_shared_cache.trees import Unsupported, copy_containers, flatten
 from skrl_shared_cache.trial import verify, why_untrusted
 
@@ -49,6 +49,8 @@ class Memo:
         self._slots: dict[tuple[int, int], Slot] = {}
         self._proofs: Counter[Hashable] = Counter()
         self._trusted: set[Hashable] = set()
+        self._settled: set[Hashable] = set()  # producers in modes in which all other roles are trusted
+        self._pairs_in_vain = 0  # since the last hit
         self._has_warned = False
 
     def name_it(self) -> None:
@@ -60,7 +62,10 @@ class Memo:
 
         :param role: Role.
         """
+        if role in self.roles:
+            return
         self.roles.add(role)
+        self._settled.clear()
         if not self.is_shared and len(self.roles) > 1:
             self.is_shared = True
             Memo.changes += 1
@@ -102,31 +107,37 @@ class Memo:
         """
         try:
             if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].layout is torch.strided:
-                slot, entry, pending = self._look_up(session, module, None, args)
+                slot, entry = self._look_up(session, module, None, args)
             else:
-                slot, entry, pending = self.look_up(session, module, (args, kwargs))
+                slot, entry = self.look_up(session, module, (args, kwargs))
         except Unsupported as reason:
             session.counters.bypass(str(reason))
             return run(*args, **kwargs)
-        if entry is not None:
-            return self._serve(session, slot, entry, module, run, args, kwargs)
-        session.counters.misses += 1
-        session.running_units += 1
-        try:
-            output = run(*args, **kwargs)
-        finally:
-            session.running_units -= 1
-        self.store(session, slot, pending, module, output)
+        if entry.outputs is None:
+            session.counters.misses += 1
+            session.running_units += 1
+            try:
+                output = run(*args, **kwargs)
+            finally:
+                session.running_units -= 1
+            if not self.is_refused and entry.generation == self.generation:
+                self.store(session, slot, entry, module, output)
+            return output
+        self.mark_served(slot, entry, session.role)
+        if session.mode != "verify" and (session.role, module.training, torch.is_grad_enabled()) in self._trusted:
+            return self.use(session, entry)
+        output = self._compare(session, entry, module, run, args, kwargs)
+        session.hand_out(self, output)
         return output
 
-    def look_up(self, session: Session, module: nn.Module, arguments: Any) -> tuple[Slot, Entry | None, Entry | None]:
+    def look_up(self, session: Session, module: nn.Module, arguments: Any) -> tuple[Slot, Entry]:
         """Look for an entry that may be used now.
 
         :param session: Running compute.
         :param module: Module whose parameters and buffers the trunk depends on.
         :param arguments: Nested arguments of the trunk.
 
-        :return: The slot of the call; the entry, if there is one; else a new entry, for a pass that begins now.
+        :return: The slot of the call, and an entry. Without outputs it is a new one, for a pass that begins now.
 
         :raises Unsupported: If the call must bypass the cache.
         """
@@ -135,60 +146,70 @@ class Memo:
 
     def _look_up(
         self, session: Session, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
-    ) -> tuple[Slot, Entry | None, Entry | None]:
+    ) -> tuple[Slot, Entry]:
         reason = bypass_reason()
         if reason is not None:
             raise Unsupported(reason)
         positions = session.positions
-        position = positions.get(self, 0)
-        positions[self] = position + 1
+        position = positions[self] = positions.get(self, -1) + 1
         key = get_ident(), position
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = Slot()
+        role, mode = session.role, current_mode()
         try:
-            entry = self._find(session, slot, module, structure, tensors)
-            if entry is not None:
-                return slot, entry, None
-            role = session.role
-            inputs = list(map(record_tensor, tensors))
-            entry = Entry(structure, inputs, self._state.snapshot(module), current_mode(), role, self.generation)
+            if slot.entries or slot.is_missed:
+                found = self._find(session, slot, mode, module, structure, tensors)
+                if found is not None:
+                    return slot, found
+            inputs = [(tensor, state_of(tensor), tensor.untyped_storage()) for tensor in tensors]
+            entry = Entry(structure, inputs, self._state.snapshot(module), mode, role, self.generation)
+            entry.is_second, slot.was_refused = slot.was_refused, False
         except RuntimeError as error:
             if "Inference tensors do not track version counter" in str(error):
                 raise Unsupported("an inference tensor") from None
             raise
-        if session.mode == "verify" or self._has_trial_ahead(role, module):
+        settled = role, module.training, torch.is_grad_enabled()
+        if session.mode == "verify" or settled not in self._settled and self._has_trial_ahead(settled):
             entry.before = read_before(self._state.modules(module))
-        return slot, None, entry
+        return slot, entry
 
     def _find(
-        self, session: Session, slot: Slot, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
+        self,
+        session: Session,
+        slot: Slot,
+        mode: Any,
+        module: nn.Module,
+        structure: Any,
+        tensors: Sequence[torch.Tensor],
     ) -> Entry | None:
         role = session.role
-        reason: str | None = None
-        equal_if: list[Entry] = []
+        reason = None
+        equal_if = []
         for entry in slot.entries:
             if role not in entry.served:
-                reason = why_refused(entry, module, self._state, structure, tensors)
-                if reason is None:
+                refused = why_refused(entry, mode, module, self._state, structure, tensors)
+                if refused is None:
                     return entry
-                if reason is NEEDS_EQUALITY:
+                if refused is NEEDS_EQUALITY:
                     equal_if.append(entry)
-                    reason = DIFFER
+                    refused = DIFFER
+                if not entry.is_second:
+                    reason = refused
         for entry in equal_if:  # last, since it waits for the device
             if are_equal(entry.inputs, tensors):
                 return entry
         if reason is None:
             reason = slot.why_gone(role, tensors)
-            if reason is None:
-                return None
-        session.has_glue |= reason is OTHER_GRAPH
-        session.counters.refuse(reason)
-        self._count_in_vain(slot, role, reason)
+        if reason is not None:
+            session.has_glue |= reason is OTHER_GRAPH
+            session.counters.refuse(reason)
+            self._count_in_vain(session, reason)
+        slot.was_refused = reason is not None
         return None
 
     def store(self, session: Session, slot: Slot, entry: Entry, module: nn.Module, output: Any) -> None:
-        """Keep what a pass returned, unless something was dropped while it ran.
+        """Keep what a pass returned. Not if something was dropped while it ran: then the generation has moved.
 
         :param session: Running compute.
         :param slot: Slot of the call.
@@ -196,8 +217,6 @@ class Memo:
         :param module: Module whose parameters and buffers the trunk depends on.
         :param output: What the pass returned.
         """
-        if self.is_refused or entry.generation != self.generation:
-            return
         tensors: list[torch.Tensor] = []
         try:
             if type(output) is torch.Tensor and output.layout is torch.strided:
@@ -210,13 +229,13 @@ class Memo:
         except Unsupported as reason:
             session.counters.bypass(f"output: {reason}")
             return
-        entry.outputs = list(map(record_tensor, tensors))
+        entry.outputs = [(tensor, state_of(tensor), tensor.untyped_storage()) for tensor in tensors]
         if torch.is_grad_enabled():
-            for grad_fn in {record.grad_fn for record in entry.outputs if record.grad_fn is not None}:
+            for grad_fn in {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}:
                 grad_fn.register_prehook(_DropAtBackward(slot, entry))
         slot.add(entry)
         session.shared += tensors
-        live.add(self)
+        live.memos[id(self)] = self.reference
 
     def _serve(
         self,
@@ -230,11 +249,9 @@ class Memo:
     ) -> Any:
         role = session.role
         self.mark_served(slot, entry, role)
-        slot.pairs_in_vain = 0
-        if session.mode == "verify" or self.is_on_probation(role, module):
-            output = self._compare(session, entry, module, run, args, kwargs)
-        else:
-            output = self.use(session, entry)
+        if session.mode != "verify" and (role, module.training, torch.is_grad_enabled()) in self._trusted:
+            return self.use(session, entry)
+        output = self._compare(session, entry, module, run, args, kwargs)
         session.hand_out(self, output)
         return output
 
@@ -246,6 +263,7 @@ class Memo:
         :param role: Role.
         """
         entry.served.add(role)
+        self._pairs_in_vain = 0
         if self.roles <= entry.served:
             slot.remove(entry)
 
@@ -258,9 +276,11 @@ class Memo:
         :return: Its output, in containers of its own.
         """
         session.counters.hits += 1
-        for record in entry.outputs:
-            session.shared.append(record[0])
-        return entry.output if type(entry.output) is torch.Tensor else copy_containers(entry.output)
+        output = entry.output
+        for tensor, state, _ in entry.outputs:
+            session.shared.append(tensor)
+            session.handed_out.append((self, tensor, state[0]))
+        return output if type(output) is torch.Tensor else copy_containers(output)
 
     def _compare(
         self,
@@ -316,19 +336,22 @@ class Memo:
         if self._proofs[trial] >= PROBATION:
             self._trusted.add(trial)
 
-    def _has_trial_ahead(self, producer: Hashable, module: nn.Module) -> bool:
-        for role in self.roles:
-            if role != producer and self.is_on_probation(role, module):
-                return True
-        return len(self.roles) < 2
+    def _has_trial_ahead(self, producer_in_mode: tuple[Hashable, bool, bool]) -> bool:
+        producer, *mode = producer_in_mode
+        others = self.roles - {producer}
+        if others and all((role, *mode) in self._trusted for role in others):
+            self._settled.add(producer_in_mode)
+            return False
+        return True
 
-    def _count_in_vain(self, slot: Slot, role: Hashable, reason: str) -> None:
-        slot.pairs_in_vain += 1
-        if slot.pairs_in_vain < PAIRS_BEFORE_WARNING or self._has_warned:
+    def _count_in_vain(self, session: Session, reason: str) -> None:
+        self._pairs_in_vain += 1
+        is_wanted = self.is_named or not session.counters.has_names
+        if self._pairs_in_vain < PAIRS_BEFORE_WARNING or self._has_warned or not is_wanted:
             return
         self._has_warned = True
         warnings.warn(
-            f"The shared cache does not help `{self.name}`: it ran again for role {role!r} in "
+            f"The shared cache does not help `{self.name}`: it ran again for role {session.role!r} in "
             f"{PAIRS_BEFORE_WARNING} pairs in a row ({reason}). If the roles get the same inputs, compute the whole "
             'trunk in one method of the model and name it: `shared_modules = ("trunk",)`, so that it is cached as one '
             "unit. If they get different inputs, one pass cannot serve them: use separate networks.",
@@ -345,6 +368,5 @@ class _DropAtBackward:
 
     def __call__(self, grad_outputs: Any) -> None:
         slot, entry = self._slot(), self._entry()
-        if slot is not None and entry is not None and entry in slot.entries:
-            slot.remove(entry)
-            slot.dropped = "backward", entry.served
+        if slot is not None and entry is not None:
+            slot.lose(entry, "backward")

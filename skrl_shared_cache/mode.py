@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._C import _current_graph_task_id, _get_tracing_state
+from torch import is_grad_enabled, is_inference_mode_enabled
+from torch._C import (
+    _current_graph_task_id,
+    _get_tracing_state,
+    _is_any_autocast_enabled,
+    _len_torch_dispatch_stack,
+)
 from torch._C._autograd import _top_saved_tensors_default_hooks
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
@@ -21,7 +27,7 @@ def bypass_reason() -> str | None:
 
     :return: A few words, or None if there is no reason.
     """
-    if torch.is_inference_mode_enabled():
+    if is_inference_mode_enabled():
         return "inference mode"  # its tensors count no versions
     if _get_tracing_state() is not None:
         return "tracing"
@@ -33,7 +39,7 @@ def bypass_reason() -> str | None:
         return "forward-mode AD"
     if _top_saved_tensors_default_hooks(False) is not None:
         return "saved-tensor hooks"  # activation checkpointing, offloading: they pair each save with a load
-    if torch._C._len_torch_dispatch_stack() and torch._C._get_dispatch_mode(_PROXY) is not None:
+    if _len_torch_dispatch_stack() and torch._C._get_dispatch_mode(_PROXY) is not None:
         return "graph tracing"
     return None
 
@@ -43,8 +49,8 @@ def current_mode() -> Any:
 
     :return: Value to compare with ``==``: grad mode, then (only where they matter) autocast and CUDA stream.
     """
-    grad = torch.is_grad_enabled()
-    has_autocast = torch._C._is_any_autocast_enabled()
+    grad = is_grad_enabled()
+    has_autocast = _is_any_autocast_enabled()
     has_cuda = _HAS_CUDA and torch.cuda.is_initialized()
     if not has_autocast and not has_cuda:
         return grad

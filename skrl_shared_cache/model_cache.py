@@ -63,9 +63,11 @@ class ModelCache:
         self._shims: dict[nn.Module, Shim] = {}
         self._candidates: list[Shim] = []
         self._shared: list[Shim] = []
-        self._tree: list[tuple[nn.Module | None, list[nn.Module | None]]] = []
+        self._children: list[nn.Module | None] = []
+        self._containers: list[tuple[nn.Module, list[nn.Module | None]]] = []
         self._seen_changes = -1
         self._computes: dict[Hashable, int] = {}
+        self._settled_roles: set[Hashable] = set()
         self._has_warned = False
 
     def __deepcopy__(self, copies: Any) -> ModelCache:
@@ -85,48 +87,63 @@ class ModelCache:
         :return: What compute returns.
         """
         role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
-        mode = model.shared_cache_mode or self._mode
-        if mode not in MODES:
-            check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
         outer = active.session
-        key = id(self)
-        if outer is None:
-            session = Session(role, mode, self._counters)
-        elif key not in outer.frames:
-            session = outer
-        elif self._shared_output.is_used:
-            return self._shared_output.run_inside(outer, key, model, compute, args, kwargs)
-        else:
-            return compute(model, *args, **kwargs)  # a class that calls the compute of its parent
-        installed: list[Shim] = []
-        off = mode == "off" or type(role) is not str and not _is_hashable(role)
-        session.transparent += off
-        session.frames[key] = None
+        if outer is not None:
+            return self._run_inside(outer, model, compute, args, kwargs)
+        mode = model.shared_cache_mode or self._mode
+        session = Session(role, mode, self._counters, id(self))
+        if mode != "on" or type(role) is not str:
+            check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
+            session.transparent = int(mode == "off" or not _is_hashable(role))
+        result = self._run(session, None, model, compute, args, kwargs)
+        if session.handed_out:
+            session.end()
+        return session.own_copy(result) if session.shared else result
+
+    def _run(
+        self,
+        session: Session,
+        outer: Session | None,
+        model: SharedModel,
+        compute: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        shims = () if session.transparent else self._shims_for(model, session.role)
         active.session = session
+        for shim in shims:
+            shim.install()
         try:
-            if not session.transparent:
-                for shim in self._shims_for(model, session.role):
-                    if shim.install():
-                        installed.append(shim)
             if self._shared_output.is_used:
-                result = self._shared_output.run(session, key, model, compute, args, kwargs)
-            else:
-                result = compute(model, *args, **kwargs)
-            return result if outer is not None else session.own_copy(result)
+                return self._shared_output.run(session, id(self), model, compute, args, kwargs)
+            return compute(model, *args, **kwargs)
         except BaseException as error:
             self.drop("exception in compute")
-            frame = session.frames[key]
+            frame = session.frames[id(self)]
             if frame is not None and frame.explains(error):
-                raise RuntimeError(_READS_WITHOUT_COMPUTING.format(type(model).__name__, role)) from error
+                raise RuntimeError(_READS_WITHOUT_COMPUTING.format(type(model).__name__, session.role)) from error
             raise
         finally:
             active.session = outer
-            session.transparent -= off
-            del session.frames[key]
-            for shim in installed:
+            for shim in shims:
                 shim.remove()
-            if outer is None and session.handed_out:
-                session.end()
+
+    def _run_inside(
+        self, outer: Session, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
+    ) -> Any:
+        key = id(self)
+        if key in outer.frames:
+            if self._shared_output.is_used:
+                return self._shared_output.run_inside(outer, key, model, compute, args, kwargs)
+            return compute(model, *args, **kwargs)  # a class that calls the compute of its parent
+        off = (model.shared_cache_mode or self._mode) == "off"
+        outer.transparent += off
+        outer.frames[key] = None
+        try:
+            return self._run(outer, outer, model, compute, args, kwargs)
+        finally:
+            del outer.frames[key]
+            outer.transparent -= off
 
     def frame(self) -> Frame | None:
         """Find the frame that holds ``_shared_output`` now.
@@ -200,28 +217,33 @@ class ModelCache:
         return self._counters.info()
 
     def _shims_for(self, model: SharedModel, role: Hashable) -> list[Shim]:
-        if self._seen_changes != Memo.changes or self._has_other_children(model):
-            self._seen_changes = Memo.changes
+        if self._seen_changes != Memo.changes or list(model._modules.values()) != self._children:
             self._rebuild(model)
-        computes = self._computes.get(role, 0)
-        if computes < WATCHED_COMPUTES or not self._shared:
-            self._computes[role] = computes + 1
-            if computes == PAIRS_BEFORE_WARNING:
-                self._warn_if_in_vain(model)
-            if computes < WATCHED_COMPUTES:
-                return self._candidates
+        for container, children in self._containers:
+            if list(container._modules.values()) != children:
+                self._rebuild(model)
+                break
+        if role in self._settled_roles and self._shared:
+            return self._shared
+        computes = self._computes[role] = self._computes.get(role, 0) + 1
+        if computes <= WATCHED_COMPUTES:
+            return self._candidates
+        self._settled_roles.add(role)
+        if computes == PAIRS_BEFORE_WARNING:
+            self._warn_if_in_vain(model)
         return self._shared
-
-    def _has_other_children(self, model: SharedModel) -> bool:
-        for container, children in self._tree:
-            if list((model if container is None else container)._modules.values()) != children:
-                return True
-        return False
 
     def _rebuild(self, model: SharedModel) -> None:
         named = named_modules(model)
-        self._tree, candidates = find_candidates(model)
-        self._shims = {module: shim_of(module, name) for module, name in {**candidates, **named}.items()}
+        self._counters.has_names = bool(model.shared_modules)
+        self._seen_changes = Memo.changes
+        self._children = list(model._modules.values())
+        self._containers, candidates = find_candidates(model)
+        shims = {module: shim_of(module, name) for module, name in {**candidates, **named}.items()}
+        if shims.keys() != self._shims.keys():
+            self._computes.clear()  # watch again
+            self._settled_roles.clear()
+        self._shims = shims
         for module in named:
             self._shims[module].memo.name_it()
         self._candidates = [shim for shim in self._shims.values() if not shim.memo.is_refused]
@@ -229,7 +251,8 @@ class ModelCache:
 
     def _warn_if_in_vain(self, model: SharedModel) -> None:
         roles = [role for role, computes in self._computes.items() if computes >= PAIRS_BEFORE_WARNING]
-        helps = self._shared or self._units or self._functions or self._shared_output.is_offered
+        was_shared = any(shim.memo.is_shared for shim in self._shims.values())
+        helps = was_shared or self._units or self._functions or self._shared_output.is_offered
         if len(roles) < 2 or helps or self._has_warned:
             return
         self._has_warned = True

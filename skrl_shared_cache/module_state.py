@@ -5,7 +5,7 @@ They are read twice per policy/value pair, so the loops over them are left to ``
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 from itertools import chain
 from operator import attrgetter, is_
@@ -17,38 +17,33 @@ from skrl_shared_cache.trees import Unsupported
 
 
 _TYPES = {torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter)}
+_values = dict.values
 _training = attrgetter("training")
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
 _address = torch.Tensor.data_ptr
 _strides = torch.Tensor.stride
-_storage = torch.Tensor.untyped_storage
+_numel = torch.Tensor.numel
+
+Snapshot = tuple[bool, list[bool], list[Any], "TensorStates", "TensorStates"]
+"""A module before a forward pass: its training flag and those of its submodules, all children, parameters; its buffers
+after it."""
+
+TensorStates = tuple["_Watched", list[int], list[int], list[int], list[tuple[int, ...]], list[bool] | None]
+"""Some tensors; their versions, addresses, numbers of elements (``p.data = p.data[:2]`` moves nothing else), strides
+(``p.data = p.data.t()``; not of those with one dimension) and, where grad mode is on, requires_grad."""
 
 
-class TensorStates(NamedTuple):
-    """Tensors, with all that shows a change of one of them."""
+class _Watched(NamedTuple):
+    """The tensors of some dictionaries, as long as those hold the same ones."""
 
     values: list[torch.Tensor | None]
-    """What the dictionaries hold: None for a bias that is not there."""
+    """All values: None stands for a bias that is not there."""
     tensors: list[torch.Tensor]
-    versions: list[int]
-    addresses: list[int]
     matrices: list[torch.Tensor]
-    """Those with several dimensions, whose strides may change without their address: ``p.data = p.data.t()``."""
-    strides: list[tuple[int, ...]]
-    requires_grad: list[bool] | None
-    """Only where grad mode is on: elsewhere it changes nothing."""
+    addresses: list[int]
     storages: list[Any]
     """Held, so that an address is not used again: ``p.data = other`` moves no version, only the address."""
-
-
-class Snapshot(NamedTuple):
-    """A module before a forward pass; its buffers after it."""
-
-    training: list[bool]
-    children: list[nn.Module | None]
-    parameters: TensorStates
-    buffers: TensorStates
 
 
 class _Tree(NamedTuple):
@@ -65,12 +60,15 @@ class _Tree(NamedTuple):
     """Those of all three kinds that hold nothing: as long as they do not, they need not be read one by one."""
 
 
+_NOTHING = _Watched([], [], [], [], [])
+
+
 class ModuleState:
     """Reads one module tree, which it walks once, again and again."""
 
     def __init__(self) -> None:
         self._tree: _Tree | None = None
-        self._last: Snapshot | None = None
+        self._parameters = self._buffers = _NOTHING
 
     def modules(self, root: nn.Module) -> list[nn.Module]:
         """List the tree.
@@ -79,32 +77,27 @@ class ModuleState:
 
         :return: The root and its submodules.
         """
-        return [root, *self._walk(root).submodules]
+        return [root, *(self._tree or self._walk(root)).submodules]
 
     def snapshot(self, root: nn.Module) -> Snapshot:
         """Record the state before a forward pass.
 
         :param root: Root of the tree.
 
-        :return: Snapshot. It is the last one as long as nothing changes, as in a rollout.
+        :return: Snapshot.
 
         :raises Unsupported: If a parameter or buffer is of a type that the cache cannot watch, or not initialized yet.
         :raises RuntimeError: If one is an inference tensor.
         """
-        last = self._last
-        if last is not None and self.why_changed(root, last) is None and _has_flags(last) is torch.is_grad_enabled():
-            return last
-        tree = self._walk(root)
-        if any(tree.empty):
-            self._tree = None
-            tree = self._walk(root)
-        self._last = snapshot = Snapshot(
-            list(map(_training, [root, *tree.submodules])),
-            _values(tree.children),
-            _states(_values(tree.parameters), last and last.parameters),
-            _states(_values(tree.buffers), last and last.buffers),
+        submodules, parameters, buffers, children, _ = self._tree or self._walk(root)
+        watched = self._parameters = _watch(list(chain.from_iterable(map(_values, parameters))), self._parameters)
+        return (
+            root.training,
+            list(map(_training, submodules)),
+            list(chain.from_iterable(map(_values, children))),
+            _read(watched),
+            self._read_buffers(buffers),
         )
-        return snapshot
 
     def after_forward(self, root: nn.Module, snapshot: Snapshot) -> Snapshot:
         """Record the buffers again: batch and spectral normalization write them in the forward pass.
@@ -116,15 +109,12 @@ class ModuleState:
 
         :raises Unsupported: As for :py:meth:`snapshot`.
         """
-        tree = self._walk(root)
-        if not tree.buffers or _are_unchanged(_values(tree.buffers), snapshot.buffers):
-            return snapshot
-        self._last = after = snapshot._replace(buffers=_states(_values(tree.buffers), snapshot.buffers))
-        return after
+        buffers = (self._tree or self._walk(root)).buffers
+        return (*snapshot[:4], self._read_buffers(buffers)) if buffers else snapshot
 
     def release(self) -> None:
-        """Let go of what the last snapshot holds."""
-        self._last = None
+        """Let go of the storages of the last snapshot."""
+        self._parameters = self._buffers = _NOTHING
 
     def why_changed(self, root: nn.Module, snapshot: Snapshot) -> str | None:
         """Compare the state with a snapshot.
@@ -135,72 +125,74 @@ class ModuleState:
         :return: What changed, in a few words, or None.
         """
         submodules, parameters, buffers, children, empty = self._tree or self._walk(root)
-        training, known_children, known_parameters, known_buffers = snapshot
-        if root.training is not training[0] or list(map(_training, submodules)) != training[1:]:
+        training, all_training, all_children, parameter_states, buffer_states = snapshot
+        if root.training is not training or list(map(_training, submodules)) != all_training:
             return "train/eval mode changed"
-        if any(empty) or _values(children) != known_children:
+        if any(empty) or list(chain.from_iterable(map(_values, children))) != all_children:
             self._tree = None
             return "submodules changed"
-        if not _are_unchanged(_values(parameters), known_parameters):
+        if not _are_unchanged(list(chain.from_iterable(map(_values, parameters))), parameter_states):
             return "parameters changed"
-        if buffers and not _are_unchanged(_values(buffers), known_buffers):
+        if buffers and not _are_unchanged(list(chain.from_iterable(map(_values, buffers))), buffer_states):
             return "buffers changed"
         return None
 
     def _walk(self, root: nn.Module) -> _Tree:
-        tree = self._tree
-        if tree is None:
-            modules = list(root.modules())
-            held = [(module._parameters, module._buffers, module._modules) for module in modules]
-            parameters, buffers, children = ([each for each in kind if each] for kind in zip(*held))
-            empty = [each for kinds in held for each in kinds if not each]
-            self._tree = tree = _Tree(modules[1:], parameters, buffers, children, empty)
+        modules = list(root.modules())
+        held = [(module._parameters, module._buffers, module._modules) for module in modules]
+        parameters, buffers, children = ([each for each in kind if each] for kind in zip(*held))
+        empty = [each for kinds in held for each in kinds if not each]
+        self._tree = tree = _Tree(modules[1:], parameters, buffers, children, empty)
         return tree
 
-
-def _has_flags(snapshot: Snapshot) -> bool:
-    return snapshot.parameters.requires_grad is not None
-
-
-def _values(dictionaries: list[dict[str, Any]]) -> list[Any]:
-    return list(chain.from_iterable(map(dict.values, dictionaries)))
+    def _read_buffers(self, buffers: Sequence[dict[str, Any]]) -> TensorStates:
+        if not buffers:
+            return _NO_STATES
+        self._buffers = _watch(list(chain.from_iterable(map(_values, buffers))), self._buffers)
+        return _read(self._buffers)
 
 
-def _states(values: list[torch.Tensor | None], last: TensorStates | None) -> TensorStates:
-    if last is not None and _are_same(values, last.values):
+def _watch(values: list[torch.Tensor | None], last: _Watched) -> _Watched:
+    if len(values) == len(last.values) and all(map(is_, values, last.values)):
         tensors = last.tensors
-    else:
-        last = None
-        tensors = [value for value in values if value is not None]
-        for tensor in tensors:
-            if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
-                raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}")
-    addresses = list(map(_address, tensors))
-    matrices = [tensor for tensor in tensors if tensor.dim() > 1]
-    return TensorStates(
+        if list(map(_address, tensors)) == last.addresses:
+            return last
+    tensors = [value for value in values if value is not None]
+    for tensor in tensors:
+        if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
+            raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}")
+    return _Watched(
         values,
         tensors,
+        [tensor for tensor in tensors if tensor.dim() > 1],
+        list(map(_address, tensors)),
+        list(map(torch.Tensor.untyped_storage, tensors)),
+    )
+
+
+def _read(watched: _Watched) -> TensorStates:
+    tensors = watched.tensors
+    return (
+        watched,
         list(map(_version, tensors)),
-        addresses,
-        matrices,
-        list(map(_strides, matrices)),
+        watched.addresses,
+        list(map(_numel, tensors)),
+        list(map(_strides, watched.matrices)),
         list(map(_requires_grad, tensors)) if torch.is_grad_enabled() else None,
-        last.storages if last is not None and addresses == last.addresses else list(map(_storage, tensors)),
     )
 
 
 def _are_unchanged(values: list[torch.Tensor | None], states: TensorStates) -> bool:
-    known, tensors, versions, addresses, matrices, strides, requires_grad, _ = states
+    (known, tensors, matrices, _, _), versions, addresses, sizes, strides, flags = states
     return (
         len(values) == len(known)
         and all(map(is_, values, known))
         and list(map(_version, tensors)) == versions
         and list(map(_address, tensors)) == addresses
+        and list(map(_numel, tensors)) == sizes
         and list(map(_strides, matrices)) == strides
-        # where grad mode is off now, or was, it is the mode that differs
-        and (requires_grad is None or list(map(_requires_grad, tensors)) == requires_grad)
+        and (flags is None or list(map(_requires_grad, tensors)) == flags)
     )
 
 
-def _are_same(some: list[torch.Tensor | None], others: list[torch.Tensor | None]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
+_NO_STATES: TensorStates = (_NOTHING, [], [], [], [], None)

@@ -23,24 +23,25 @@ class Session:
     :param role: Role of the outermost call.
     :param mode: One of ``"on"``, ``"off"``, ``"verify"``.
     :param counters: Statistics of the outermost model.
+    :param key: Key of the outermost model in :py:attr:`frames`.
     """
 
     __slots__ = (
-        "role", "mode", "counters", "frames", "positions", "running_units", "transparent", "has_glue", "shared",
-        "handed_out",
+        "role", "mode", "counters", "frames", "positions", "shared", "handed_out", "running_units", "transparent",
+        "has_glue",
     )  # fmt: skip
 
-    def __init__(self, role: Hashable, mode: str, counters: Counters) -> None:
+    def __init__(self, role: Hashable, mode: str, counters: Counters, key: int) -> None:
         self.role = role
         self.mode = mode
         self.counters = counters
-        self.frames: dict[int, Frame | None] = {}  # by id of the cache: `_shared_output` of each model that computes
+        self.frames: dict[int, Frame | None] = {key: None}  # `_shared_output` of each model that computes
         self.positions: dict[Memo, int] = {}  # number of calls of each trunk so far
+        self.shared: list[torch.Tensor] = []  # what memos hold, or handed out, in this session
+        self.handed_out: list[tuple[Memo, torch.Tensor, int]] = []  # from another role's pass; with the version
         self.running_units = 0  # memoized trunks that run now, one inside another
         self.transparent = 0  # above zero, every call passes through: mode off, replays
         self.has_glue = False  # a shared module got a new tensor that requires grad
-        self.shared: list[torch.Tensor] = []  # what memos hold, or handed out, in this session
-        self.handed_out: list[tuple[Memo, torch.Tensor, int]] = []  # from another role's pass; with the version
 
     def hand_out(self, memo: Memo, output: Any) -> None:
         """Note features that a role gets from another role's pass, or will get so after probation.
@@ -62,12 +63,14 @@ class Session:
 
         :return: The result, with clones in their place.
         """
-        if not self.shared:
-            return result
-        storages = {tensor.untyped_storage()._cdata for tensor in self.shared}
-        if not _lies_in(result, storages):
-            return result
-        return map_tensors(result, lambda tensor: tensor.clone() if _lies_in(tensor, storages) else tensor)
+        storages = [tensor.untyped_storage()._cdata for tensor in self.shared]
+        for value in result if type(result) is tuple else (result,):
+            if type(value) is torch.Tensor and value.layout is torch.strided:
+                if value.untyped_storage()._cdata in storages:
+                    return _copy_from(storages, result)
+            elif _holds(value, storages):
+                return _copy_from(storages, result)
+        return result
 
     def end(self) -> None:
         """Look whether a role wrote into the features that it was given."""
@@ -79,17 +82,25 @@ class Session:
                 )
 
 
-def _lies_in(value: Any, storages: set[int]) -> bool:
+def _is_in(tensor: torch.Tensor, storages: list[int]) -> bool:
+    return tensor.layout is torch.strided and tensor.untyped_storage()._cdata in storages
+
+
+def _holds(value: Any, storages: list[int]) -> bool:
     if isinstance(value, torch.Tensor):
-        return value.layout is torch.strided and value.untyped_storage()._cdata in storages
+        return _is_in(value, storages)
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, (tuple, list)):
         return False
     for item in value:
-        if _lies_in(item, storages):
+        if _holds(item, storages):
             return True
     return False
+
+
+def _copy_from(storages: list[int], result: Any) -> Any:
+    return map_tensors(result, lambda tensor: tensor.clone() if _is_in(tensor, storages) else tensor)
 
 
 class _Active(threading.local):

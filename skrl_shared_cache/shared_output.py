@@ -105,18 +105,19 @@ class SharedOutput:
             self.is_offered = self.is_offered or frame.read_none and session.has_glue
             return result
         memo.watch(session.role)
-        slot, entry, pending = Slot(), None, None
+        slot: Slot = Slot()
+        entry: Entry | None = None
         try:
-            slot, entry, pending = memo.look_up(session, model, _without_actions(inputs))
+            slot, entry = memo.look_up(session, model, _without_actions(inputs))
         except Unsupported as reason:
             session.counters.bypass(str(reason))
-        if entry is None:
+        if entry is None or entry.outputs is None:
             # a model may keep more than the features (an LSTM's states), and then for the next compute only
             memo.drop("another compute came between")
             result = run(frame)
-            if pending is not None and frame.features is not None and frame.is_unwritten():
-                pending.generation = memo.generation
-                memo.store(session, slot, pending, model, frame.features)
+            if entry is not None and frame.features is not None and frame.is_unwritten():
+                entry.generation = memo.generation
+                memo.store(session, slot, entry, model, frame.features)
             return result
         memo.mark_served(slot, entry, session.role)
         if session.mode == "verify" or memo.is_on_probation(session.role, model):
@@ -124,9 +125,7 @@ class SharedOutput:
             self._prove(session, model, entry, run)
             memo.pass_probation(session.role, model)
             return result
-        features = memo.use(session, entry)
-        session.hand_out(memo, features)
-        return run(Frame(features))
+        return run(Frame(memo.use(session, entry)))
 
     def run_inside(
         self, session: Session, key: int, model: nn.Module, compute: Callable[..., Any], args: Any, kwargs: Any

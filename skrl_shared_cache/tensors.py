@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -12,20 +12,27 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 DISTINCT = "_skrl_shared_cache_distinct"
 
 
-class TensorRecord(NamedTuple):
-    """A tensor as it was seen. What is compared by identity or by address is held, so that neither can be reused."""
-
-    tensor: torch.Tensor
-    version: int
-    address: int
-    requires_grad: bool
-    grad_fn: Any
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    storage: Any
+TensorRecord = tuple[torch.Tensor, tuple[Any, ...], Any]
+"""A tensor, its state when it was seen, and its storage: held, so that its address cannot be used again."""
 
 
-_new_record = tuple.__new__  # a third of the time that the named tuple's own constructor takes
+def state_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Read what shows that a tensor was written, exchanged, resized, or put at another place of the graph.
+
+    :param tensor: Strided tensor.
+
+    :return: Version, address, requires_grad, grad_fn, sizes (``x.data = x[:3]`` moves nothing else) and strides.
+
+    :raises RuntimeError: If it is an inference tensor, which counts no versions.
+    """
+    return (
+        tensor._version,
+        tensor.data_ptr(),
+        tensor.requires_grad,
+        tensor.grad_fn,
+        tensor.shape,
+        tensor.stride(),
+    )
 
 
 def record_tensor(tensor: torch.Tensor) -> TensorRecord:
@@ -35,39 +42,19 @@ def record_tensor(tensor: torch.Tensor) -> TensorRecord:
 
     :return: Record.
 
-    :raises RuntimeError: If it is an inference tensor, which counts no versions.
+    :raises RuntimeError: As for :py:func:`state_of`.
     """
-    return _new_record(
-        TensorRecord,
-        (
-            tensor,
-            tensor._version,
-            tensor.data_ptr(),
-            tensor.requires_grad,
-            tensor.grad_fn,
-            tensor.shape,
-            tensor.stride(),
-            tensor.untyped_storage(),
-        ),
-    )
+    return tensor, state_of(tensor), tensor.untyped_storage()
 
 
 def is_unchanged(record: TensorRecord) -> bool:
-    """Whether the recorded object still is what it was: not written, not resized, the same place in the graph.
+    """Whether the recorded object still is what it was.
 
     :param record: Record of a tensor.
 
     :return: True if no write to it and no change of it is known since.
     """
-    tensor, version, address, requires_grad, grad_fn, sizes, strides, _ = record
-    return (
-        tensor._version == version
-        and tensor.data_ptr() == address
-        and tensor.requires_grad is requires_grad
-        and tensor.grad_fn is grad_fn
-        and tensor.shape == sizes  # `x.data = x[:3]` moves nothing else
-        and tensor.stride() == strides
-    )
+    return state_of(record[0]) == record[1]
 
 
 def is_alias(record: TensorRecord, tensor: torch.Tensor) -> bool:
@@ -81,19 +68,13 @@ def is_alias(record: TensorRecord, tensor: torch.Tensor) -> bool:
 
     :return: True if both views show the same elements in the same way.
     """
-    seen = record.tensor
+    seen, seen_state, _ = record
     base, seen_base = tensor._base, seen._base
     if base is None and seen_base is None:
         return False
     if base is not seen_base and base is not seen and seen_base is not tensor:
         return False
-    return (
-        tensor._version == record.version
-        and tensor.data_ptr() == record.address
-        and not tensor.requires_grad
-        and not record.requires_grad
-        and _looks_like(seen, tensor)
-    )
+    return state_of(tensor) == seen_state and not tensor.requires_grad and _looks_like(seen, tensor)
 
 
 def may_equal(record: TensorRecord, tensor: torch.Tensor) -> bool:
@@ -108,17 +89,17 @@ def may_equal(record: TensorRecord, tensor: torch.Tensor) -> bool:
 
     :return: True if :py:func:`equals` decides.
     """
-    seen = record.tensor
-    if tensor.requires_grad or record.requires_grad or not _looks_like(seen, tensor):
+    seen, _, seen_storage = record
+    if tensor.requires_grad or seen.requires_grad or not _looks_like(seen, tensor):
         return False
-    if (tensor.data_ptr() ^ record.address) % 64 or tensor.device.type == "meta":
+    if (tensor.data_ptr() ^ seen.data_ptr()) % 64 or tensor.device.type == "meta":
         return False
     mark = getattr(seen, DISTINCT, None)
     if mark is not None and mark is getattr(tensor, DISTINCT, None):
         return False
     storage = tensor.untyped_storage()
-    start, seen_start = storage.data_ptr(), record.storage.data_ptr()
-    return start >= seen_start + record.storage.nbytes() or seen_start >= start + storage.nbytes()
+    start, seen_start = storage.data_ptr(), seen_storage.data_ptr()
+    return start >= seen_start + seen_storage.nbytes() or seen_start >= start + storage.nbytes()
 
 
 def equals(a: torch.Tensor, b: torch.Tensor) -> bool:
