@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import functools
 import inspect
+import operator
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from skrl_shared_cache.model import SharedModel
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict)
-_NEVER_SHARED = ("act", "compute", "forward")
+_NEVER_SHARED = ("", "act", "compute", "forward")
 
 Children = list[nn.Module | None]
 
@@ -62,7 +63,7 @@ def named_modules(model: SharedModel) -> dict[nn.Module, str]:
     """
     kind = type(model)
     names = model.shared_modules
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    if not (isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)):
         raise TypeError(f'{kind.__name__}.shared_modules must be a tuple of names, such as ("net",), not {names!r}')
     modules = {}
     for name in names:
@@ -77,19 +78,19 @@ def named_modules(model: SharedModel) -> dict[nn.Module, str]:
                 setattr(kind, name, _as_unit(attribute))
             continue
         try:
-            modules[model.get_submodule(name)] = name
+            found = operator.attrgetter(name)(model)
         except AttributeError as error:
-            found: Any = getattr(model, name, None)
-            if found is None:
-                children = ", ".join(repr(child) for child, _ in model.named_children()) or "none"
-                raise AttributeError(
-                    f"{kind.__name__}.shared_modules names {name!r}, which the model does not have. Its child modules: "
-                    f"{children}. Name a child, a submodule (dotted) or a method"
-                ) from error
+            children = ", ".join(repr(child) for child, _ in model.named_children()) or "none"
+            raise AttributeError(
+                f"{kind.__name__}.shared_modules names {name!r}, which the model does not have. Its child modules: "
+                f"{children}. Name a child, a submodule (dotted) or a method"
+            ) from error
+        if not isinstance(found, nn.Module):
             raise TypeError(
                 f"{kind.__name__}.shared_modules names {name!r}, which is of type {type(found).__name__}: "
                 "name a child module, a submodule (dotted) or a method of the class"
-            ) from error
+            )
+        modules[found] = name
     return modules
 
 

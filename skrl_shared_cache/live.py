@@ -2,7 +2,7 @@
 
 Fused optimizers write parameters without moving their version counters: only the step itself tells. Normally no
 entry lives when one happens, since the backward before it has dropped them. Other optimizers are noticed by the version
-counters, and this way as well.
+counters, and this way as well. The hooks run before the step and after it: one of the user's own comes in between.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import weakref
 
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def reference_to(memo: Memo) -> weakref.ref[Memo]:
     return weakref.ref(memo, lambda reference: memos.pop(key, None))
 
 
-def _drop_after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+def _drop_at_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     for reference in list(memos.values()):
         memo = reference()
         if memo is not None:
@@ -40,4 +40,5 @@ def _drop_after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     memos.clear()
 
 
-register_optimizer_step_post_hook(_drop_after_step)
+register_optimizer_step_pre_hook(_drop_at_step)
+register_optimizer_step_post_hook(_drop_at_step)

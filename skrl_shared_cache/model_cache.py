@@ -27,8 +27,8 @@ MODES = ("on", "off", "verify")
 ENVIRONMENT_VARIABLE = "SKRL_SHARED_CACHE"
 WATCHED_COMPUTES = 4  # of each role: afterwards only the modules that two roles called are intercepted
 _READS_WITHOUT_COMPUTING = (
-    "{}.compute(role={!r}) reads `_shared_output` without computing it where it is None. The features of the role before "
-    "are not always those of the current inputs, so every role must be able to compute them: write "
+    "{}.compute(role={!r}) failed on a None, and has read `_shared_output`, which is None here. The features of the role "
+    "before are not always those of the current inputs, so every role must be able to compute them: write "
     "`features = self.net(...) if self._shared_output is None else self._shared_output`, or simply `self.net(...)`."
 )
 
@@ -90,7 +90,7 @@ class ModelCache:
         outer = active.session
         if outer is not None:
             return self._run_inside(outer, model, compute, args, kwargs)
-        mode = model.shared_cache_mode or self._mode
+        mode = self._mode if model.shared_cache_mode is None else model.shared_cache_mode
         session = Session(role, mode, self._counters, id(self))
         if mode != "on" or type(role) is not str:
             check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
@@ -136,7 +136,7 @@ class ModelCache:
             if self._shared_output.is_used:
                 return self._shared_output.run_inside(outer, key, model, compute, args, kwargs)
             return compute(model, *args, **kwargs)  # a class that calls the compute of its parent
-        off = (model.shared_cache_mode or self._mode) == "off"
+        off = (self._mode if model.shared_cache_mode is None else model.shared_cache_mode) == "off"
         outer.transparent += off
         outer.frames[key] = None
         try:
@@ -236,8 +236,7 @@ class ModelCache:
     def _rebuild(self, model: SharedModel) -> None:
         named = named_modules(model)
         self._counters.has_names = bool(model.shared_modules)
-        self._seen_changes = Memo.changes
-        self._children = list(model._modules.values())
+        changes, children = Memo.changes, list(model._modules.values())
         self._containers, candidates = find_candidates(model)
         shims = {module: shim_of(module, name) for module, name in {**candidates, **named}.items()}
         if shims.keys() != self._shims.keys():
@@ -248,6 +247,7 @@ class ModelCache:
             self._shims[module].memo.name_it()
         self._candidates = [shim for shim in self._shims.values() if not shim.memo.is_refused]
         self._shared = [shim for shim in self._candidates if shim.memo.is_shared]
+        self._seen_changes, self._children = changes, children
 
     def _warn_if_in_vain(self, model: SharedModel) -> None:
         roles = [role for role, computes in self._computes.items() if computes >= PAIRS_BEFORE_WARNING]

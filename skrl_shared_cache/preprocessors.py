@@ -6,7 +6,7 @@ tensor, in which only a comparison of all elements would recognize the batch: it
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import copyreg
 import functools
@@ -17,12 +17,15 @@ from torch import nn
 from skrl_shared_cache.mode import bypass_reason, current_mode
 from skrl_shared_cache.module_state import ModuleState, Snapshot
 from skrl_shared_cache.tensors import DISTINCT, TensorRecord, is_unchanged, record_tensor
-from skrl_shared_cache.trees import Unsupported
+from skrl_shared_cache.trees import Unsupported, flatten
+
+
+Preprocessor = TypeVar("Preprocessor", bound=nn.Module)
 
 
 class _Last(NamedTuple):
     raw: TensorRecord
-    kwargs: dict[str, Any]
+    arguments: Any
     state: Snapshot
     mode: Any
     output: TensorRecord
@@ -62,31 +65,42 @@ class _CachedPreprocessor(nn.Module):
             return super().__call__(x, *args, **kwargs)
         if bypass_reason() is not None or x.is_inference():
             return super().__call__(x, **kwargs)
+        try:
+            arguments = _constants(kwargs)
+        except Unsupported:
+            return super().__call__(x, **kwargs)
         last, mode = memory.last, current_mode()
         if (
             last is not None
-            and last.raw.tensor is x
+            and last.raw[0] is x
             and last.mode == mode
-            and last.kwargs == kwargs
+            and last.arguments == arguments
             and is_unchanged(last.raw)
             and is_unchanged(last.output)
             and memory.state.why_changed(self, last.state) is None
         ):
-            return last.output.tensor
+            return last.output[0]
         memory.last = None
         raw = record_tensor(x)
         output = super().__call__(x, **kwargs)
         if type(output) is torch.Tensor and not output.requires_grad and output is not x:
             try:
-                memory.last = _Last(raw, kwargs, memory.state.snapshot(self), mode, record_tensor(output))
+                memory.last = _Last(raw, arguments, memory.state.snapshot(self), mode, record_tensor(output))
                 setattr(output, DISTINCT, memory.mark)
             except Unsupported:
                 pass
         return output
 
 
-@functools.cache
-def cached_preprocessor(preprocessor: type[nn.Module]) -> type[nn.Module]:
+def _constants(kwargs: dict[str, Any]) -> Any:
+    tensors: list[torch.Tensor] = []
+    constants = flatten(kwargs, tensors) if kwargs else None
+    if tensors:
+        raise Unsupported("a tensor among the keyword arguments")
+    return constants
+
+
+def cached_preprocessor(preprocessor: type[Preprocessor]) -> type[Preprocessor]:
     """Make a preprocessor class that returns the same tensor object when it is asked again about the same batch.
 
     Use it in the agent's configuration in place of the class, with the same keyword arguments. The same batch is: the
@@ -109,8 +123,11 @@ def cached_preprocessor(preprocessor: type[nn.Module]) -> type[nn.Module]:
             f"cached_preprocessor takes a class that inherits from torch.nn.Module, not {preprocessor!r}: "
             "pass the class itself, not an instance of it"
         )
-    if issubclass(preprocessor, _CachedPreprocessor):
-        return preprocessor
+    return preprocessor if issubclass(preprocessor, _CachedPreprocessor) else _make_class(preprocessor)
+
+
+@functools.cache
+def _make_class(preprocessor: Any) -> Any:
     kind = type("_Type", (_Type, type(preprocessor)), {}) if type(preprocessor) is not type else _Type
     return kind(
         f"Cached{preprocessor.__name__}",

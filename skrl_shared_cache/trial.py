@@ -22,9 +22,9 @@ def why_untrusted(entry: Entry, fresh: Any, run: Callable[[], Any]) -> str | Non
 
     :return: What differs, or None if the entry could have been used.
     """
-    differs = difference(entry.output, fresh)
-    if differs is None or entry.before is None:
-        return differs
+    assert entry.before is not None
+    if difference(entry.output, fresh) is None:
+        return None
     again = replay(entry.before, run)
     differs = difference(entry.output, again)
     if differs is None or difference(again, replay(entry.before, run)) is not None:
