@@ -130,7 +130,7 @@ def interleave(functions: dict[str, Callable[[], None]], calls: int, blocks: int
     """
     times: dict[str, list[float]] = {name: [] for name in functions}
     for function in functions.values():
-        block_time(function, min(calls, 30))  # warm-up, and the cache's probation
+        block_time(function, max(6, min(calls, 30)))  # warm-up, and the cache's probation
     for _ in range(blocks):
         for name, function in functions.items():
             times[name].append(block_time(function, calls))

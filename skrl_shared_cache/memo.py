@@ -21,7 +21,7 @@ from skrl_shared_cache.module_state import ModuleState
 from skrl_shared_cache.replay import read_before
 from skrl_shared_cache.session import Session
 from skrl_shared_cache.tensors import state_of
-from skrl_shared_cache.trees import Unsupported, copy_containers, flatten
+from skrl_shared_cache.trees import Unsupported, copy_containers, flatten, versions_of
 from skrl_shared_cache.trial import verify, why_untrusted
 
 
@@ -47,6 +47,8 @@ class Memo:
         self.reference = live.reference_to(self)
         self._state = ModuleState()
         self._slots: dict[tuple[int, int], Slot] = {}
+        # the number of the call within its compute, to find the slot; a thread that comes between only makes it miss
+        self._session = self._position = -1
         self._proofs: Counter[Hashable] = Counter()
         self._trusted: set[Hashable] = set()
         self._settled: set[Hashable] = set()  # producers in modes in which all other roles are trusted
@@ -126,9 +128,7 @@ class Memo:
         self.mark_served(slot, entry, session.role)
         if session.mode != "verify" and (session.role, module.training, torch.is_grad_enabled()) in self._trusted:
             return self.use(session, entry)
-        output = self._compare(session, entry, module, run, args, kwargs)
-        session.hand_out(self, output)
-        return output
+        return self._compare(session, entry, module, run, args, kwargs)
 
     def look_up(self, session: Session, module: nn.Module, arguments: Any) -> tuple[Slot, Entry]:
         """Look for an entry that may be used now.
@@ -150,9 +150,11 @@ class Memo:
         reason = bypass_reason()
         if reason is not None:
             raise Unsupported(reason)
-        positions = session.positions
-        position = positions[self] = positions.get(self, -1) + 1
-        key = get_ident(), position
+        if self._session == session.number:
+            self._position += 1
+        else:
+            self._session, self._position = session.number, 0
+        key = get_ident(), self._position
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = Slot()
@@ -234,7 +236,7 @@ class Memo:
             for grad_fn in {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}:
                 grad_fn.register_prehook(_DropAtBackward(slot, entry))
         slot.add(entry)
-        session.shared += tensors
+        session.features += [(None, tensor, 0) for tensor in tensors]
         live.memos[id(self)] = self.reference
 
     def _serve(
@@ -251,9 +253,7 @@ class Memo:
         self.mark_served(slot, entry, role)
         if session.mode != "verify" and (role, module.training, torch.is_grad_enabled()) in self._trusted:
             return self.use(session, entry)
-        output = self._compare(session, entry, module, run, args, kwargs)
-        session.hand_out(self, output)
-        return output
+        return self._compare(session, entry, module, run, args, kwargs)
 
     def mark_served(self, slot: Slot, entry: Entry, role: Hashable) -> None:
         """Note that a role has got an entry. When every known role has, it goes.
@@ -277,9 +277,7 @@ class Memo:
         """
         session.counters.hits += 1
         output = entry.output
-        for tensor, state, _ in entry.outputs:
-            session.shared.append(tensor)
-            session.handed_out.append((self, tensor, state[0]))
+        session.features += [(self, tensor, state[0]) for tensor, state, _ in entry.outputs]
         return output if type(output) is torch.Tensor else copy_containers(output)
 
     def _compare(
@@ -305,6 +303,7 @@ class Memo:
             return self.use(session, entry)
         session.counters.misses += 1
         fresh = run_alone()
+        session.features += [(self, *seen) for seen in versions_of(fresh)]  # to see whether the role writes into it
         if entry.before is None:
             return fresh  # it was kept while nobody was on probation: nothing to judge it by
         differs = why_untrusted(entry, fresh, run_alone)

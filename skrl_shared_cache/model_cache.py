@@ -96,9 +96,7 @@ class ModelCache:
             check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
             session.transparent = int(mode == "off" or not _is_hashable(role))
         result = self._run(session, None, model, compute, args, kwargs)
-        if session.handed_out:
-            session.end()
-        return session.own_copy(result) if session.shared else result
+        return session.end(result) if session.features else result
 
     def _run(
         self,

@@ -1,11 +1,11 @@
 """The parameters, buffers, training flags and structure of a module, and whether they changed.
 
-They are read twice per policy/value pair, so the loops over them are left to ``map``.
+They are read twice per policy/value pair, so all loops over them are left to ``map``.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from itertools import chain
 from operator import attrgetter, is_
@@ -22,45 +22,44 @@ _training = attrgetter("training")
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
 _address = torch.Tensor.data_ptr
-_strides = torch.Tensor.stride
 _numel = torch.Tensor.numel
-
-Snapshot = tuple[bool, list[bool], list[Any], "TensorStates", "TensorStates"]
-"""A module before a forward pass: its training flag and those of its submodules, all children, parameters; its buffers
-after it."""
-
-TensorStates = tuple["_Watched", list[int], list[int], list[int], list[tuple[int, ...]], list[bool] | None]
-"""Some tensors; their versions, addresses, numbers of elements (``p.data = p.data[:2]`` moves nothing else), strides
-(``p.data = p.data.t()``; not of those with one dimension) and, where grad mode is on, requires_grad."""
+_strides = torch.Tensor.stride
+_storage = torch.Tensor.untyped_storage
 
 
-class _Watched(NamedTuple):
-    """The tensors of some dictionaries, as long as those hold the same ones."""
+class Held(NamedTuple):
+    """What some dictionaries of a tree hold. Alive, so that versions and addresses keep their meaning."""
 
-    values: list[torch.Tensor | None]
-    """All values: None stands for a bias that is not there."""
+    values: list[Any]
+    """Children, parameters or buffers, and None for a bias that is absent."""
     tensors: list[torch.Tensor]
     matrices: list[torch.Tensor]
+    """Tensors of several dimensions, of which ``p.data = p.data.t()`` changes nothing but the strides."""
     addresses: list[int]
     storages: list[Any]
-    """Held, so that an address is not used again: ``p.data = other`` moves no version, only the address."""
+    """``p.data = other`` changes nothing but the address, which may be used again unless the storage is held."""
+
+
+class Snapshot(NamedTuple):
+    """A module before a forward pass; its buffers after it."""
+
+    training: list[bool]
+    held: Held
+    figures: list[Any]
+    """Versions, addresses, sizes, strides and, in grad mode, requires_grad of the parameters."""
+    buffers: Held | None
+    buffer_figures: list[Any]
 
 
 class _Tree(NamedTuple):
-    """Submodules of a root, and the live dictionaries of what all of them hold.
-
-    Not the root itself: a model that keeps its own state must not keep itself alive.
-    """
+    """A tree without its root: a model that keeps its own state must not keep itself alive."""
 
     submodules: list[nn.Module]
-    parameters: list[dict[str, Any]]
+    dictionaries: list[dict[str, Any]]
+    """Live dictionaries of the children and parameters of the root and all submodules."""
     buffers: list[dict[str, Any]]
-    children: list[dict[str, Any]]
     empty: list[dict[str, Any]]
-    """Those of all three kinds that hold nothing: as long as they do not, they need not be read one by one."""
-
-
-_NOTHING = _Watched([], [], [], [], [])
+    """Those that hold nothing: as long as they do not, they need not be read one by one."""
 
 
 class ModuleState:
@@ -68,7 +67,8 @@ class ModuleState:
 
     def __init__(self) -> None:
         self._tree: _Tree | None = None
-        self._parameters = self._buffers = _NOTHING
+        self._held: Held | None = None
+        self._buffers: Held | None = None
 
     def modules(self, root: nn.Module) -> list[nn.Module]:
         """List the tree.
@@ -89,15 +89,14 @@ class ModuleState:
         :raises Unsupported: If a parameter or buffer is of a type that the cache cannot watch, or not initialized yet.
         :raises RuntimeError: If one is an inference tensor.
         """
-        submodules, parameters, buffers, children, _ = self._tree or self._walk(root)
-        watched = self._parameters = _watch(list(chain.from_iterable(map(_values, parameters))), self._parameters)
-        return (
-            root.training,
-            list(map(_training, submodules)),
-            list(chain.from_iterable(map(_values, children))),
-            _read(watched),
-            self._read_buffers(buffers),
-        )
+        tree = self._tree or self._walk(root)
+        training = [root.training, *map(_training, tree.submodules)]
+        held, figures = _read(list(chain.from_iterable(map(_values, tree.dictionaries))), self._held)
+        self._held = held
+        if not tree.buffers:
+            return Snapshot(training, held, figures, None, [])
+        self._buffers, buffer_figures = _read(list(chain.from_iterable(map(_values, tree.buffers))), self._buffers)
+        return Snapshot(training, held, figures, self._buffers, buffer_figures)
 
     def after_forward(self, root: nn.Module, snapshot: Snapshot) -> Snapshot:
         """Record the buffers again: batch and spectral normalization write them in the forward pass.
@@ -109,12 +108,15 @@ class ModuleState:
 
         :raises Unsupported: As for :py:meth:`snapshot`.
         """
-        buffers = (self._tree or self._walk(root)).buffers
-        return (*snapshot[:4], self._read_buffers(buffers)) if buffers else snapshot
+        if snapshot.buffers is None:
+            return snapshot
+        tree = self._tree or self._walk(root)
+        self._buffers, figures = _read(list(chain.from_iterable(map(_values, tree.buffers))), self._buffers)
+        return snapshot._replace(buffers=self._buffers, buffer_figures=figures)
 
     def release(self) -> None:
-        """Let go of the storages of the last snapshot."""
-        self._parameters = self._buffers = _NOTHING
+        """Let go of the memory that the last snapshot holds."""
+        self._held = self._buffers = None
 
     def why_changed(self, root: nn.Module, snapshot: Snapshot) -> str | None:
         """Compare the state with a snapshot.
@@ -124,75 +126,58 @@ class ModuleState:
 
         :return: What changed, in a few words, or None.
         """
-        submodules, parameters, buffers, children, empty = self._tree or self._walk(root)
-        training, all_training, all_children, parameter_states, buffer_states = snapshot
-        if root.training is not training or list(map(_training, submodules)) != all_training:
+        submodules, dictionaries, all_buffers, empty = self._tree or self._walk(root)
+        training, held, figures, buffers, buffer_figures = snapshot
+        if [root.training, *map(_training, submodules)] != training:
             return "train/eval mode changed"
-        if any(empty) or list(chain.from_iterable(map(_values, children))) != all_children:
+        if any(empty) or not _is_same(list(chain.from_iterable(map(_values, dictionaries))), held):
             self._tree = None
-            return "submodules changed"
-        if not _are_unchanged(list(chain.from_iterable(map(_values, parameters))), parameter_states):
             return "parameters changed"
-        if buffers and not _are_unchanged(list(chain.from_iterable(map(_values, buffers))), buffer_states):
+        if _figures(held) != figures:
+            return "parameters changed"
+        if buffers is not None and (
+            not _is_same(list(chain.from_iterable(map(_values, all_buffers))), buffers)
+            or _figures(buffers) != buffer_figures
+        ):
             return "buffers changed"
         return None
 
     def _walk(self, root: nn.Module) -> _Tree:
         modules = list(root.modules())
-        held = [(module._parameters, module._buffers, module._modules) for module in modules]
-        parameters, buffers, children = ([each for each in kind if each] for kind in zip(*held))
-        empty = [each for kinds in held for each in kinds if not each]
-        self._tree = tree = _Tree(modules[1:], parameters, buffers, children, empty)
+        dictionaries = [each for module in modules for each in (module._modules, module._parameters)]
+        buffers = [module._buffers for module in modules]
+        self._tree = tree = _Tree(
+            modules[1:],
+            [each for each in dictionaries if each],
+            [each for each in buffers if each],
+            [each for each in (*dictionaries, *buffers) if not each],
+        )
         return tree
 
-    def _read_buffers(self, buffers: Sequence[dict[str, Any]]) -> TensorStates:
-        if not buffers:
-            return _NO_STATES
-        self._buffers = _watch(list(chain.from_iterable(map(_values, buffers))), self._buffers)
-        return _read(self._buffers)
 
-
-def _watch(values: list[torch.Tensor | None], last: _Watched) -> _Watched:
-    if len(values) == len(last.values) and all(map(is_, values, last.values)):
-        tensors = last.tensors
-        if list(map(_address, tensors)) == last.addresses:
-            return last
-    tensors = [value for value in values if value is not None]
+def _read(values: list[Any], last: Held | None) -> tuple[Held, list[Any]]:
+    if last is not None and _is_same(values, last):
+        figures = _figures(last)
+        count = len(last.tensors)
+        if figures[count : 2 * count] == last.addresses:
+            return last, figures
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
             raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}")
-    return _Watched(
-        values,
-        tensors,
-        [tensor for tensor in tensors if tensor.dim() > 1],
-        list(map(_address, tensors)),
-        list(map(torch.Tensor.untyped_storage, tensors)),
-    )
+    matrices = [tensor for tensor in tensors if tensor.dim() > 1]
+    held = Held(values, tensors, matrices, list(map(_address, tensors)), list(map(_storage, tensors)))
+    return held, _figures(held)
 
 
-def _read(watched: _Watched) -> TensorStates:
-    tensors = watched.tensors
-    return (
-        watched,
-        list(map(_version, tensors)),
-        watched.addresses,
-        list(map(_numel, tensors)),
-        list(map(_strides, watched.matrices)),
-        list(map(_requires_grad, tensors)) if torch.is_grad_enabled() else None,
-    )
+def _is_same(values: list[Any], held: Held) -> bool:
+    return len(values) == len(held[0]) and all(map(is_, values, held[0]))
 
 
-def _are_unchanged(values: list[torch.Tensor | None], states: TensorStates) -> bool:
-    (known, tensors, matrices, _, _), versions, addresses, sizes, strides, flags = states
-    return (
-        len(values) == len(known)
-        and all(map(is_, values, known))
-        and list(map(_version, tensors)) == versions
-        and list(map(_address, tensors)) == addresses
-        and list(map(_numel, tensors)) == sizes
-        and list(map(_strides, matrices)) == strides
-        and (flags is None or list(map(_requires_grad, tensors)) == flags)
-    )
+def _figures(held: Held) -> list[Any]:
+    _, tensors, matrices, _, _ = held
+    figures = [*map(_version, tensors), *map(_address, tensors), *map(_numel, tensors), *map(_strides, matrices)]
+    if torch.is_grad_enabled():
+        figures += map(_requires_grad, tensors)
+    return figures
 
-
-_NO_STATES: TensorStates = (_NOTHING, [], [], [], [], None)

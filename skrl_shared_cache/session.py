@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Hashable
 
+import itertools
 import threading
 
 import torch
 
-from skrl_shared_cache.trees import flatten, map_tensors
+from skrl_shared_cache.trees import map_tensors
 
 
 if TYPE_CHECKING:
     from skrl_shared_cache.info import Counters
     from skrl_shared_cache.memo import Memo
     from skrl_shared_cache.shared_output import Frame
+
+
+_numbers = itertools.count()
 
 
 class Session:
@@ -27,8 +31,7 @@ class Session:
     """
 
     __slots__ = (
-        "role", "mode", "counters", "frames", "positions", "shared", "handed_out", "running_units", "transparent",
-        "has_glue",
+        "role", "mode", "counters", "frames", "features", "running_units", "transparent", "has_glue", "number",
     )  # fmt: skip
 
     def __init__(self, role: Hashable, mode: str, counters: Counters, key: int) -> None:
@@ -36,71 +39,41 @@ class Session:
         self.mode = mode
         self.counters = counters
         self.frames: dict[int, Frame | None] = {key: None}  # `_shared_output` of each model that computes
-        self.positions: dict[Memo, int] = {}  # number of calls of each trunk so far
-        self.shared: list[torch.Tensor] = []  # what memos hold, or handed out, in this session
-        self.handed_out: list[tuple[Memo, torch.Tensor, int]] = []  # from another role's pass; with the version
+        # what memos hold; of another role's pass (or, on probation, in its place) with the memo and the version
+        self.features: list[tuple[Memo | None, torch.Tensor, int]] = []
         self.running_units = 0  # memoized trunks that run now, one inside another
         self.transparent = 0  # above zero, every call passes through: mode off, replays
         self.has_glue = False  # a shared module got a new tensor that requires grad
+        self.number = next(_numbers)
 
-    def hand_out(self, memo: Memo, output: Any) -> None:
-        """Note features that a role gets from another role's pass, or will get so after probation.
-
-        :param memo: Where they come from.
-        :param output: Nested tensors.
-        """
-        if type(output) is torch.Tensor:
-            self.handed_out.append((memo, output, output._version))
-        else:
-            tensors: list[torch.Tensor] = []
-            flatten(output, tensors)
-            self.handed_out.extend((memo, tensor, tensor._version) for tensor in tensors)
-
-    def own_copy(self, result: Any) -> Any:
-        """Copy those tensors of a result that lie in shared memory, so that the caller may write into them.
+    def end(self, result: Any) -> Any:
+        """Look whether the role wrote into features that it was given, and keep what it returns apart from them.
 
         :param result: What compute returns.
 
-        :return: The result, with clones in their place.
+        :return: The result, with clones in place of those tensors that lie in the memory of features.
         """
-        storages = [tensor.untyped_storage()._cdata for tensor in self.shared]
-        for value in result if type(result) is tuple else (result,):
-            if type(value) is torch.Tensor and value.layout is torch.strided:
-                if value.untyped_storage()._cdata in storages:
-                    return _copy_from(storages, result)
-            elif _holds(value, storages):
-                return _copy_from(storages, result)
-        return result
-
-    def end(self) -> None:
-        """Look whether a role wrote into the features that it was given."""
-        for memo, tensor, version in self.handed_out:
-            if tensor._version != version:
+        storages = []
+        for memo, tensor, version in self.features:
+            storages.append(tensor.untyped_storage()._cdata)
+            if memo is not None and tensor._version != version:
                 memo.refuse(
                     f"role {self.role!r} writes in place into what it returns",
                     "Write `relu(x)` instead of `relu_(x)` (or `inplace=False`) in the first layer after it.",
                 )
+        for value in result if type(result) is tuple else (result,):
+            for item in value.values() if type(value) is dict else (value,):
+                if type(item) is not torch.Tensor or item.layout is not torch.strided:
+                    if type(item) is torch.nn.Parameter:
+                        continue
+                elif item.untyped_storage()._cdata not in storages:
+                    continue
+                return map_tensors(result, lambda tensor: tensor.clone() if _lies_in(tensor, storages) else tensor)
+        return result
 
 
-def _is_in(tensor: torch.Tensor, storages: list[int]) -> bool:
+def _lies_in(tensor: torch.Tensor, storages: list[int]) -> bool:
     return tensor.layout is torch.strided and tensor.untyped_storage()._cdata in storages
-
-
-def _holds(value: Any, storages: list[int]) -> bool:
-    if isinstance(value, torch.Tensor):
-        return _is_in(value, storages)
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (tuple, list)):
-        return False
-    for item in value:
-        if _holds(item, storages):
-            return True
-    return False
-
-
-def _copy_from(storages: list[int], result: Any) -> Any:
-    return map_tensors(result, lambda tensor: tensor.clone() if _is_in(tensor, storages) else tensor)
 
 
 class _Active(threading.local):

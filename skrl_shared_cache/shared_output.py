@@ -19,7 +19,7 @@ from skrl_shared_cache.entries import Entry, Slot
 from skrl_shared_cache.memo import Memo
 from skrl_shared_cache.replay import difference, read_before, replay
 from skrl_shared_cache.session import Session
-from skrl_shared_cache.trees import Unsupported, flatten, map_tensors
+from skrl_shared_cache.trees import Unsupported, map_tensors, versions_of
 
 
 class Frame:
@@ -177,21 +177,6 @@ class SharedOutput:
             f"compute(role={session.role!r}) returns something else with it than without it ({differs})",
             'Compute the trunk in one method of the model and name it: `shared_modules = ("trunk",)`.',
         )
-
-
-def versions_of(value: Any) -> list[tuple[torch.Tensor, int]]:
-    """List the tensors of a nested value with their versions.
-
-    :param value: Nested value.
-
-    :return: Pairs of tensor and version; none if the value holds what cannot be compared.
-    """
-    tensors: list[torch.Tensor] = []
-    try:
-        flatten(value, tensors)
-    except Unsupported:
-        return []
-    return [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()]
 
 
 def _inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -76,3 +76,18 @@ def copy_containers(value: Any) -> Any:
     :return: The same tensors in containers that nobody else holds.
     """
     return value if isinstance(value, torch.Tensor) else map_tensors(value, lambda tensor: tensor)
+
+
+def versions_of(value: Any) -> list[tuple[torch.Tensor, int]]:
+    """List the tensors of a nested value with their versions.
+
+    :param value: Nested value.
+
+    :return: Pairs of tensor and version; none if the value holds what cannot be compared.
+    """
+    tensors: list[torch.Tensor] = []
+    try:
+        flatten(value, tensors)
+    except Unsupported:
+        return []
+    return [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()]
