@@ -7,14 +7,14 @@ The limits that are printed beside the figures are the project's own promises fo
 
 from __future__ import annotations
 
-from typing import Any, Callable
-
 import argparse
 import json
 import os
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -24,7 +24,6 @@ from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 from torch import nn
 
 from skrl_shared_cache import SharedModel
-
 
 OBSERVATIONS, ACTIONS = 60, 8
 IS_SKRL_2 = not skrl.__version__.startswith("1.")
@@ -43,12 +42,12 @@ def actor_critic(base: type[Model], trunk: nn.Module, features: int, device: str
     """
     spaces = [gymnasium.spaces.Box(-1.0, 1.0, (size,), np.float32) for size in (OBSERVATIONS, ACTIONS)]
 
-    class ActorCritic(GaussianMixin, DeterministicMixin, base):  # type: ignore[valid-type, misc]
+    class ActorCritic(GaussianMixin, DeterministicMixin, base):
         def __init__(self) -> None:
             if IS_SKRL_2:
                 base.__init__(self, observation_space=spaces[0], action_space=spaces[1], device=device)
             else:
-                base.__init__(self, spaces[0], spaces[1], device)  # type: ignore[misc]
+                base.__init__(self, spaces[0], spaces[1], device)
             GaussianMixin.__init__(self)
             DeterministicMixin.__init__(self)
             self.net = trunk

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import functools
 import inspect
 import operator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from skrl_shared_cache.session import active
-
 
 if TYPE_CHECKING:
     from skrl_shared_cache.model import SharedModel
@@ -33,15 +31,7 @@ def find_candidates(model: SharedModel) -> tuple[list[tuple[nn.Module, Children]
     containers: list[tuple[nn.Module, Children]] = []
     children: dict[nn.Module, str] = {}
 
-    def look_through(module: nn.Module, prefix: str) -> None:
-        for name, child in module._modules.items():
-            if isinstance(child, _CONTAINERS):
-                containers.append((child, list(child._modules.values())))
-                look_through(child, f"{prefix}{name}.")
-            elif child is not None:
-                children.setdefault(child, f"{prefix}{name}")
-
-    look_through(model, "")
+    _look_through(model, "", containers, children)
     owners: dict[nn.Module, str] = {}
     contained: dict[nn.Module, str] = {}
     for child, name in children.items():
@@ -49,6 +39,17 @@ def find_candidates(model: SharedModel) -> tuple[list[tuple[nn.Module, Children]
             if owners.setdefault(module, name) != name:
                 contained[module] = path
     return containers, {**contained, **children}
+
+
+def _look_through(
+    module: nn.Module, prefix: str, containers: list[tuple[nn.Module, Children]], children: dict[nn.Module, str]
+) -> None:
+    for name, child in module._modules.items():
+        if isinstance(child, _CONTAINERS):
+            containers.append((child, list(child._modules.values())))
+            _look_through(child, f"{prefix}{name}.", containers, children)
+        elif child is not None:
+            children.setdefault(child, f"{prefix}{name}")
 
 
 def named_modules(model: SharedModel) -> dict[nn.Module, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +12,6 @@ from skrl_shared_cache.entries import Entry
 from skrl_shared_cache.mode import why_modes_differ
 from skrl_shared_cache.module_state import ModuleState
 from skrl_shared_cache.tensors import TensorRecord, equals, is_alias, may_equal, state_of
-
 
 DIFFER = "inputs differ"
 NEEDS_EQUALITY = "inputs may be equal"

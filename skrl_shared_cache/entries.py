@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Hashable
-
 import weakref
 from collections import deque
+from collections.abc import Hashable
+from typing import Any
 
 import torch
 
 from skrl_shared_cache.module_state import Snapshot
 from skrl_shared_cache.replay import Before
 from skrl_shared_cache.tensors import TensorRecord
-
 
 MOST_ENTRIES = 16
 
@@ -29,8 +28,18 @@ class Entry:
     """
 
     __slots__ = (
-        "structure", "inputs", "state", "mode", "generation", "served", "output", "outputs", "before", "is_second",
         "__weakref__",
+        "before",
+        "generation",
+        "inputs",
+        "is_new",
+        "is_second",
+        "mode",
+        "output",
+        "outputs",
+        "served",
+        "state",
+        "structure",
     )  # fmt: skip
 
     def __init__(
@@ -49,9 +58,10 @@ class Entry:
         self.generation = generation
         self.served = {role}  # the roles that need it no more: at first its producer
         self.output: Any = None
-        self.outputs: list[TensorRecord] | None = None
+        self.outputs: list[TensorRecord] = []
+        self.is_new = True  # nothing has been stored yet
         self.before: Before | None = None
-        self.is_second = False  # its role was refused the first entry of the pair; the next pair is none of its business
+        self.is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
 
 
 class Slot:

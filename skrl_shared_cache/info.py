@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from collections import Counter
+from typing import NamedTuple
 
 
 class CacheInfo(NamedTuple):

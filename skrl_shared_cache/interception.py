@@ -7,10 +7,10 @@ or pickles what is there, so a copy that another thread takes meanwhile comes ou
 
 from __future__ import annotations
 
-from typing import Any, Callable
-
 import types
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +18,6 @@ from torch.nn.modules import module as torch_module
 
 from skrl_shared_cache.memo import Memo
 from skrl_shared_cache.session import Session, active
-
 
 PLACE = "_compiled_call_impl"
 _GLOBAL_HOOKS = (

@@ -7,12 +7,10 @@ counters, and this way as well. The hooks run before the step and after it: one 
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
-import weakref
-
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
 
 if TYPE_CHECKING:
     from skrl_shared_cache.memo import Memo

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Hashable, Sequence
-
 import warnings
 import weakref
 from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,7 +23,6 @@ from skrl_shared_cache.session import Session
 from skrl_shared_cache.tensors import state_of
 from skrl_shared_cache.trees import Unsupported, copy_containers, flatten, versions_of
 from skrl_shared_cache.trial import verify, why_untrusted
-
 
 PROBATION = 2
 PAIRS_BEFORE_WARNING = 20
@@ -82,7 +81,11 @@ class Memo:
         if not self.is_refused:
             self.is_refused = True
             Memo.changes += 1
-            warnings.warn(f"The shared cache leaves `{self.name}` alone from now on: {why}. {fix}", SharedCacheWarning)
+            warnings.warn(
+                f"The shared cache leaves `{self.name}` alone from now on: {why}. {fix}",
+                SharedCacheWarning,
+                stacklevel=2,
+            )
 
     def drop(self, reason: str) -> None:
         """Forget every entry.
@@ -95,7 +98,12 @@ class Memo:
             slot.drop(reason)
 
     def call(
-        self, session: Session, module: nn.Module, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        session: Session,
+        module: nn.Module,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         """Call the trunk, or return what it returned to another role.
 
@@ -115,7 +123,7 @@ class Memo:
         except Unsupported as reason:
             session.counters.bypass(str(reason))
             return run(*args, **kwargs)
-        if entry.outputs is None:
+        if entry.is_new:
             session.counters.misses += 1
             session.running_units += 1
             try:
@@ -137,7 +145,7 @@ class Memo:
         :param module: Module whose parameters and buffers the trunk depends on.
         :param arguments: Nested arguments of the trunk.
 
-        :return: The slot of the call, and an entry. Without outputs it is a new one, for a pass that begins now.
+        :return: The slot of the call, and an entry. It may be a new one, for a pass that begins now.
 
         :raises Unsupported: If the call must bypass the cache.
         """
@@ -172,7 +180,7 @@ class Memo:
                 raise Unsupported("an inference tensor") from None
             raise
         settled = role, module.training, torch.is_grad_enabled()
-        if session.mode == "verify" or settled not in self._settled and self._has_trial_ahead(settled):
+        if session.mode == "verify" or (settled not in self._settled and self._has_trial_ahead(settled)):
             entry.before = read_before(self._state.modules(module))
         return slot, entry
 
@@ -231,6 +239,7 @@ class Memo:
         except Unsupported as reason:
             session.counters.bypass(f"output: {reason}")
             return
+        entry.is_new = False
         entry.outputs = [(tensor, state_of(tensor), tensor.untyped_storage()) for tensor in tensors]
         if torch.is_grad_enabled():
             for grad_fn in {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}:
@@ -357,6 +366,7 @@ class Memo:
             'trunk in one method of the model and name it: `shared_modules = ("trunk",)`, so that it is cached as one '
             "unit. If they get different inputs, one pass cannot serve them: use separate networks.",
             SharedCacheWarning,
+            stacklevel=2,
         )
 
 

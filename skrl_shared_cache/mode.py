@@ -16,7 +16,6 @@ from torch._C._autograd import _top_saved_tensors_default_hooks
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
-
 _HAS_CUDA = torch.backends.cuda.is_built() or torch.version.hip is not None
 _AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 _PROXY = torch._C._TorchDispatchModeKey.PROXY

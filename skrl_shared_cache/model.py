@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ClassVar, TypeVar
-
 import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from skrl.models.torch import Model
@@ -12,7 +12,6 @@ from skrl.models.torch import Model
 from skrl_shared_cache.info import CacheInfo
 from skrl_shared_cache.model_cache import ModelCache
 from skrl_shared_cache.session import active
-
 
 T = TypeVar("T")
 _GUARDED = "_is_guarded_compute"
@@ -48,9 +47,9 @@ class SharedModel(Model):
 
     _shared_cache: ModelCache
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> SharedModel:  # noqa: D102
+    def __new__(cls, *args: Any, **kwargs: Any) -> SharedModel:
         _guard_compute(cls)
-        self = super().__new__(cls)
+        self: SharedModel = super().__new__(cls)
         # not in __init__: existing code calls Model.__init__
         self.__dict__["_shared_cache"] = ModelCache()
         return self
@@ -100,7 +99,8 @@ class SharedModel(Model):
         """
         if torch.compiler.is_compiling() or active.session is None:
             return function(*args, **kwargs)
-        return self._shared_cache.call_function(self, function, args, kwargs)
+        output: T = self._shared_cache.call_function(self, function, args, kwargs)
+        return output
 
     def cache_info(self) -> CacheInfo:
         """Read the statistics of the cache.
@@ -114,12 +114,13 @@ class SharedModel(Model):
         """Forget what is cached. It is the remedy after writes that torch does not see."""
         self._shared_cache.drop("cleared")
 
-    def train(self, mode: bool = True) -> SharedModel:  # noqa: D102
+    def train(self, mode: bool = True) -> SharedModel:
         # the flags are compared at each lookup; a graph that nobody used must not outlive an update
         self._shared_cache.drop("train/eval mode changed")
-        return super().train(mode)
+        super().train(mode)
+        return self
 
-    def update_parameters(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> None:  # noqa: D102
+    def update_parameters(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
         super().update_parameters(model, *args, **kwargs)
         # it writes through `.data`, which moves no version counter
         self._shared_cache.drop("parameters changed")
@@ -127,7 +128,8 @@ class SharedModel(Model):
     def _apply(self, *args: Any, **kwargs: Any) -> SharedModel:
         # parameters on another device are noticed; those on this one must not be held
         self._shared_cache.drop("parameters changed")
-        return super()._apply(*args, **kwargs)
+        super()._apply(*args, **kwargs)
+        return self
 
 
 def _guard_compute(cls: type[SharedModel]) -> None:

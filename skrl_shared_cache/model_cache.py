@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Hashable
-
 import os
 import types
 import warnings
 import weakref
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -19,7 +19,6 @@ from skrl_shared_cache.memo import PAIRS_BEFORE_WARNING, Memo
 from skrl_shared_cache.session import Session, active
 from skrl_shared_cache.shared_output import Frame, SharedOutput
 
-
 if TYPE_CHECKING:
     from skrl_shared_cache.model import SharedModel
 
@@ -27,8 +26,8 @@ MODES = ("on", "off", "verify")
 ENVIRONMENT_VARIABLE = "SKRL_SHARED_CACHE"
 WATCHED_COMPUTES = 4  # of each role: afterwards only the modules that two roles called are intercepted
 _READS_WITHOUT_COMPUTING = (
-    "{}.compute(role={!r}) failed on a None, and has read `_shared_output`, which is None here. The features of the role "
-    "before are not always those of the current inputs, so every role must be able to compute them: write "
+    "{}.compute(role={!r}) failed on a None, and has read `_shared_output`, which is None here. The features of the "
+    "role before are not always those of the current inputs, so every role must be able to compute them: write "
     "`features = self.net(...) if self._shared_output is None else self._shared_output`, or simply `self.net(...)`."
 )
 
@@ -53,7 +52,9 @@ class ModelCache:
 
     def __init__(self) -> None:
         environment = os.environ.get(ENVIRONMENT_VARIABLE, "")
-        self._mode = check_mode(environment, f"the environment variable {ENVIRONMENT_VARIABLE}") if environment else "on"
+        self._mode = (
+            check_mode(environment, f"the environment variable {ENVIRONMENT_VARIABLE}") if environment else "on"
+        )
         self.compiled_output: Any = None  # `_shared_output` where no frame holds it: outside compute, and compiled
         self._counters = Counters()
         self._shared_output = SharedOutput()
@@ -76,7 +77,9 @@ class ModelCache:
     def __reduce__(self) -> Any:
         return ModelCache, ()
 
-    def run(self, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run compute with the shared modules intercepted.
 
         :param model: Model that owns this cache.
@@ -255,11 +258,12 @@ class ModelCache:
             return
         self._has_warned = True
         warnings.warn(
-            f"The shared cache does not help {type(model).__name__}: after {PAIRS_BEFORE_WARNING} computes of the roles "
-            f"{', '.join(map(repr, roles))}, no child module was called in two of them, so no pass can be shared. "
-            "Separate networks for each role are right, but gain nothing from SharedModel. If there is a trunk, compute "
-            'it in one method of the model and name it: `shared_modules = ("trunk",)`.',
+            f"The shared cache does not help {type(model).__name__}: after {PAIRS_BEFORE_WARNING} computes of the "
+            f"roles {', '.join(map(repr, roles))}, no child module was called in two of them, so no pass is shared. "
+            "Separate networks for each role are right, but gain nothing from SharedModel. If there is a trunk, "
+            'compute it in one method of the model and name it: `shared_modules = ("trunk",)`.',
             SharedCacheWarning,
+            stacklevel=2,
         )
 
 

@@ -5,16 +5,14 @@ They are read twice per policy/value pair, so all loops over them are left to ``
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from itertools import chain
 from operator import attrgetter, is_
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from skrl_shared_cache.trees import Unsupported
-
 
 _TYPES = {torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter)}
 _values = dict.values
@@ -180,4 +178,3 @@ def _figures(held: Held) -> list[Any]:
     if torch.is_grad_enabled():
         figures += map(_requires_grad, tensors)
     return figures
-

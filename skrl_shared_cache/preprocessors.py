@@ -6,10 +6,9 @@ tensor, in which only a comparison of all elements would recognize the batch: it
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
-
 import copyreg
 import functools
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -18,7 +17,6 @@ from skrl_shared_cache.mode import bypass_reason, current_mode
 from skrl_shared_cache.module_state import ModuleState, Snapshot
 from skrl_shared_cache.tensors import DISTINCT, TensorRecord, is_unchanged, record_tensor
 from skrl_shared_cache.trees import Unsupported, flatten
-
 
 Preprocessor = TypeVar("Preprocessor", bound=nn.Module)
 
@@ -123,7 +121,10 @@ def cached_preprocessor(preprocessor: type[Preprocessor]) -> type[Preprocessor]:
             f"cached_preprocessor takes a class that inherits from torch.nn.Module, not {preprocessor!r}: "
             "pass the class itself, not an instance of it"
         )
-    return preprocessor if issubclass(preprocessor, _CachedPreprocessor) else _make_class(preprocessor)
+    if issubclass(preprocessor, _CachedPreprocessor):
+        return preprocessor
+    cached: type[Preprocessor] = _make_class(preprocessor)  # type: ignore[arg-type]
+    return cached
 
 
 @functools.cache
@@ -136,4 +137,8 @@ def _make_class(preprocessor: Any) -> Any:
     )
 
 
-copyreg.pickle(_Type, lambda kind: (cached_preprocessor, (kind._wraps,)))  # type: ignore[attr-defined, arg-type]
+def _reduce(kind: Any) -> Any:
+    return cached_preprocessor, (kind._wraps,)
+
+
+copyreg.pickle(_Type, _reduce)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Hashable
-
 import itertools
 import threading
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from skrl_shared_cache.trees import map_tensors
-
 
 if TYPE_CHECKING:
     from skrl_shared_cache.info import Counters
@@ -31,7 +30,15 @@ class Session:
     """
 
     __slots__ = (
-        "role", "mode", "counters", "frames", "features", "running_units", "transparent", "has_glue", "number",
+        "counters",
+        "features",
+        "frames",
+        "has_glue",
+        "mode",
+        "number",
+        "role",
+        "running_units",
+        "transparent",
     )  # fmt: skip
 
     def __init__(self, role: Hashable, mode: str, counters: Counters, key: int) -> None:

@@ -9,13 +9,14 @@ inputs, the whole model and the mode are what they were.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
-from skrl_shared_cache.errors import CacheMismatchError
 from skrl_shared_cache.entries import Entry, Slot
+from skrl_shared_cache.errors import CacheMismatchError
 from skrl_shared_cache.memo import Memo
 from skrl_shared_cache.replay import difference, read_before, replay
 from skrl_shared_cache.session import Session
@@ -79,7 +80,9 @@ class SharedOutput:
         self.is_offered = False  # and the memos of its modules do not suffice
         self.memo = Memo("_shared_output", is_named=True)
 
-    def run(self, session: Session, key: int, model: nn.Module, compute: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(
+        self, session: Session, key: int, model: nn.Module, compute: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
         """Run a compute, and offer it the features of the one before, if they are what it would compute.
 
         :param session: Running compute.
@@ -102,7 +105,7 @@ class SharedOutput:
         frame = Frame()
         if not self.is_offered or memo.is_refused or session.transparent:
             result = run(frame)
-            self.is_offered = self.is_offered or frame.read_none and session.has_glue
+            self.is_offered = self.is_offered or (frame.read_none and session.has_glue)
             return result
         memo.watch(session.role)
         slot: Slot = Slot()
@@ -111,7 +114,7 @@ class SharedOutput:
             slot, entry = memo.look_up(session, model, _without_actions(inputs))
         except Unsupported as reason:
             session.counters.bypass(str(reason))
-        if entry is None or entry.outputs is None:
+        if entry is None or entry.is_new:
             # a model may keep more than the features (an LSTM's states), and then for the next compute only
             memo.drop("another compute came between")
             result = run(frame)

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # an attribute of tensors: of two with the same mark, it is known that they differ (see cached_preprocessor)
 DISTINCT = "_skrl_shared_cache_distinct"
@@ -99,7 +98,7 @@ def may_equal(record: TensorRecord, tensor: torch.Tensor) -> bool:
         return False
     storage = tensor.untyped_storage()
     start, seen_start = storage.data_ptr(), seen_storage.data_ptr()
-    return start >= seen_start + seen_storage.nbytes() or seen_start >= start + storage.nbytes()
+    return bool(start >= seen_start + seen_storage.nbytes() or seen_start >= start + storage.nbytes())
 
 
 def equals(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
-
 import enum
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
 import torch
-
 
 _CONSTANTS = (type(None), bool, int, str, bytes, torch.dtype, torch.device, torch.Size)
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -39,7 +38,7 @@ def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
         return kind, value
     if kind is float:
         return kind, value.hex()  # tells -0.0 from 0.0
-    if kind is tuple or kind is list or hasattr(kind, "_fields") and isinstance(value, tuple):
+    if kind is tuple or kind is list or (hasattr(kind, "_fields") and isinstance(value, tuple)):
         return kind, tuple(flatten(item, tensors) for item in value)
     if kind is dict or kind is OrderedDict:
         return kind, tuple((flatten(key, tensors), flatten(item, tensors)) for key, item in value.items())

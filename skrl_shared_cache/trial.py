@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Hashable
+from collections.abc import Callable, Hashable
+from typing import Any
 
 from skrl_shared_cache.entries import Entry
 from skrl_shared_cache.errors import CacheMismatchError
