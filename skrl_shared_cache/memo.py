@@ -248,22 +248,6 @@ class Memo:
         session.features += [(None, tensor, 0) for tensor in tensors]
         live.memos[id(self)] = self.reference
 
-    def _serve(
-        self,
-        session: Session,
-        slot: Slot,
-        entry: Entry,
-        module: nn.Module,
-        run: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        role = session.role
-        self.mark_served(slot, entry, role)
-        if session.mode != "verify" and (role, module.training, torch.is_grad_enabled()) in self._trusted:
-            return self.use(session, entry)
-        return self._compare(session, entry, module, run, args, kwargs)
-
     def mark_served(self, slot: Slot, entry: Entry, role: Hashable) -> None:
         """Note that a role has got an entry. When every known role has, it goes.
 
