@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 from comparison import Comparison, Run
 
 try:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 except ImportError as error:
     raise ImportError('the plots need matplotlib: pip install matplotlib, or this project\'s extra "plots"') from error
@@ -29,42 +28,42 @@ def plot_returns(comparison: Comparison, steps_per_iteration: int, path: Path) -
     """
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     by_steps, by_time = figure.subplots(1, 2, sharey=True)
-    for runs, style in zip((comparison.plain, comparison.cached), STYLES, strict=True):
+    for runs, style in zip((comparison.plain, comparison.cached), STYLES):
         curves = list(zip(*(smoothed_returns(run) for run in runs.runs), strict=True))
-        times = zip(*(accumulate(iteration.total for iteration in run.iterations) for run in runs.runs), strict=True)
-        steps = [1e-3 * steps_per_iteration * (i + 1) for i in range(len(curves))]
-        for axes, x in ((by_steps, steps), (by_time, [fmean(seeds) for seeds in times])):
+        iterations = range(1, len(curves) + 1)
+        seconds = 1e-3 * runs.median_ms("total")  # the sum would show when other processes took the machine
+        for axes, unit in ((by_steps, 1e-3 * steps_per_iteration), (by_time, seconds)):
+            x = [unit * i for i in iterations]
             axes.plot(x, [fmean(seeds) for seeds in curves], label=runs.name, **style)
             axes.fill_between(x, [min(s) for s in curves], [max(s) for s in curves], color=style["color"], alpha=0.25)
     by_steps.set(xlabel="environment steps (thousands)", ylabel="return of an episode", title="by environment steps")
-    by_time.set(xlabel="training time (s)", title="by time")
+    by_time.set(xlabel="training time (s), iterations at their median", title="by time")
     by_steps.legend(title=f"mean and range of {len(comparison.plain.runs)} seeds", loc="upper left", frameon=False)
     _save(figure, path)
 
 
 def plot_times(comparison: Comparison, path: Path) -> None:
-    """Draw the time of rollouts and updates as two stacked bars.
+    """Draw the median times of a rollout and an update as two stacked bars.
 
     :param comparison: The runs.
     :param path: File to write.
     """
     runs = (comparison.cached, comparison.plain)  # the first bar is the lowest
     names = [run.name for run in runs]
-    rollout, update = ([run.seconds(phase) for run in runs] for phase in ("rollout", "update"))
-    total = [sum(parts) for parts in zip(rollout, update, strict=True)]
+    rollout, update, both = ([run.median_ms(phase) for run in runs] for phase in ("rollout", "update", "total"))
     figure = Figure(figsize=(9.0, 2.4), layout="constrained")
     axes = figure.subplots()
-    for phase, seconds, left, color, text in (
+    for phase, times, left, color, text in (
         ("rollout", rollout, [0.0, 0.0], SKY_BLUE, "black"),
         ("update", update, rollout, BLUE, "white"),
     ):
-        bars = axes.barh(names, seconds, left=left, color=color, label=phase)
-        axes.bar_label(bars, fmt="%.1f s", label_type="center", color=text)
-    for name, sum_ in zip(names, total, strict=True):
-        axes.annotate(f"{sum_:.1f} s", (sum_, name), (5, 0), textcoords="offset points", va="center", weight="bold")
-    axes.set(xlabel=f"wall time of {len(runs[0].iterations)} iterations (s)", xlim=(0, 1.12 * max(total)))
-    axes.legend(loc="lower right", frameon=False)
-    _save(figure, path)
+        bars = axes.barh(names, times, left=left, color=color, label=phase)
+        axes.bar_label(bars, fmt="%.0f ms", label_type="center", color=text)
+    for name, time in zip(names, both):
+        axes.annotate(f"{time:.0f} ms", (time, name), (5, 0), textcoords="offset points", va="center", weight="bold")
+    axes.set(xlabel=f"median time of {len(runs[0].iterations)} iterations (ms)", xlim=(0, 1.1 * max(both)))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    _save(figure, path, grid="x")
 
 
 def smoothed_returns(run: Run) -> list[float]:
@@ -79,13 +78,9 @@ def smoothed_returns(run: Run) -> list[float]:
     ]
 
 
-def _save(figure: Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path, grid: Literal["both", "x"] = "both") -> None:
     for axes in figure.axes:
-        _plain_frame(axes)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis=grid, alpha=0.3)
+        axes.set_axisbelow(True)
     figure.savefig(path, dpi=150)
-
-
-def _plain_frame(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.3)
-    axes.set_axisbelow(True)

@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Train, and say what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--base", choices=BASES, default="cached", help="last base class of the model")
-    parser.add_argument("--timesteps", type=int, default=6400, help="steps of every environment")
+    parser.add_argument("--timesteps", type=int, default=3200, help="steps of every environment")
     parser.add_argument("--num-envs", type=int, default=128, help="boards that are played together")
     parser.add_argument("--board", type=int, default=8, help="height and width of the board, in cells")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights, the actions and the boards")
