@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from ..processes import python
+from .conftest import BENCHMARKS
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu_check.py"
+SCRIPT = BENCHMARKS / "gpu_check.py"
 
 
 @pytest.fixture(autouse=True)
 def _path_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SCRIPT.parent), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
 def test_without_a_gpu_it_says_so_and_is_content(monkeypatch: pytest.MonkeyPatch) -> None:
