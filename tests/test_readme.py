@@ -13,7 +13,9 @@ from skrl.utils.model_instantiators.torch import shared
 from .skrl_shared_cache.support.lines import SKRL_2
 
 ROOT = Path(__file__).parents[1]
-TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"))}
+TEXTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"))
+}
 TROUBLESHOOTING = TEXTS["docs/troubleshooting.md"]
 
 all_pages = pytest.mark.parametrize("page", TEXTS)
@@ -39,7 +41,7 @@ def anchors(text: str) -> set[str]:
 
 def quotable() -> list[str]:
     """Return the strings in the package's source."""
-    trees = (ast.parse(path.read_text()) for path in ROOT.glob("skrl_shared_cache/*.py"))
+    trees = (ast.parse(path.read_text("utf-8")) for path in ROOT.glob("skrl_shared_cache/*.py"))
     nodes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return [node.value.replace("{}", "…").replace("{!r}", "…") for node in nodes if isinstance(node.value, str)]
 
@@ -75,12 +77,12 @@ def test_every_link_leads_to_a_file_and_to_a_heading_in_it(page: str) -> None:
         path, _, anchor = link.partition("#")
         target = (ROOT / page).parent / path if path else ROOT / page
         assert target.is_file(), link
-        assert not anchor or anchor in anchors(target.read_text()), link
+        assert not anchor or anchor in anchors(target.read_text("utf-8")), link
 
 
 @all_pages
 def test_every_make_target_and_every_example_that_is_named_is_there(page: str) -> None:
-    targets = re.findall(r"^([a-z0-9.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z0-9.-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert set(re.findall(r"`make ([a-z0-9.-]+)`", TEXTS[page])) <= set(targets)
     for example in re.findall(r"`((?:examples|benchmarks|tests)/[\w/]+\.py)", TEXTS[page]):
         assert (ROOT / example).is_file(), example
