@@ -44,14 +44,15 @@ def why_refused(
     needs_equality = False
     for record, tensor in zip(entry.inputs, tensors):
         seen, seen_state, _ = record
-        if state_of(seen) != seen_state:
+        # the version first: of a view whose base was written, torch may refuse to tell the grad_fn
+        if seen._version != seen_state[0] or state_of(seen) != seen_state:
             return "inputs were written"
         if tensor is not seen and not is_alias(record, tensor):
             if not may_equal(record, tensor):
                 return OTHER_GRAPH if tensor.requires_grad else DIFFER
             needs_equality = True
     for output, output_state, _ in entry.outputs:
-        if state_of(output) != output_state:
+        if output._version != output_state[0] or state_of(output) != output_state:
             return "output was written"
     changed = state.why_changed(module, entry.state)
     if changed is not None:

@@ -11,7 +11,7 @@ import torch
 
 from skrl_shared_cache.module_state import Snapshot
 from skrl_shared_cache.replay import Before
-from skrl_shared_cache.tensors import TensorRecord
+from skrl_shared_cache.tensors import TensorRecord, is_alias
 
 MOST_ENTRIES = 16
 
@@ -23,7 +23,7 @@ class Entry:
     :param inputs: Records of those tensors, from before the pass.
     :param state: State of the module, from before the pass.
     :param mode: Mode of the pass.
-    :param role: Role that ran it.
+    :param served: Roles that need it no more: see :py:attr:`Session.served`.
     :param generation: Generation of the memo when it began.
     """
 
@@ -48,7 +48,7 @@ class Entry:
         inputs: list[TensorRecord],
         state: Snapshot,
         mode: Any,
-        role: Hashable,
+        served: dict[Hashable, int],
         generation: int,
     ) -> None:
         self.structure = structure
@@ -56,12 +56,24 @@ class Entry:
         self.state = state
         self.mode = mode
         self.generation = generation
-        self.served = {role}  # the roles that need it no more: at first its producer
+        self.served = served
         self.output: Any = None
         self.outputs: list[TensorRecord] = []
         self.is_new = True  # nothing has been stored yet
         self.before: Before | None = None
         self.is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
+
+    def repeats(self, other: Entry) -> bool:
+        """Whether this is another pass on the very same inputs.
+
+        :param other: Older entry.
+
+        :return: True if all tensors are the same, or views of the same memory.
+        """
+        if self.structure != other.structure:
+            return False
+        pairs = zip(other.inputs, self.inputs)
+        return all(tensor is record[0] or is_alias(record, tensor) for record, (tensor, _, _) in pairs)
 
 
 class Slot:
@@ -77,10 +89,10 @@ class Slot:
         self.is_missed = False  # an entry went before all roles had got it
         self.dropped: tuple[str, set[Hashable]] | None = None
         self._bound = 1
-        self._evicted: deque[tuple[weakref.ref[torch.Tensor], set[Hashable]]] = deque(maxlen=MOST_ENTRIES)
+        self._evicted: deque[tuple[weakref.ref[torch.Tensor], dict[Hashable, int]]] = deque(maxlen=MOST_ENTRIES)
 
     def add(self, entry: Entry) -> None:
-        """Add an entry; the oldest one goes if there are too many.
+        """Add an entry in the place of those for the same inputs; the oldest one goes if there are too many.
 
         :param entry: Entry.
         """
@@ -88,7 +100,7 @@ class Slot:
         if not self.entries:
             self.entries = [entry]
             return
-        entries = [*self.entries, entry]
+        entries = [*(other for other in self.entries if not entry.repeats(other)), entry]
         if len(entries) > self._bound:
             oldest = entries.pop(0)
             if oldest.inputs and not oldest.is_second:
@@ -140,8 +152,8 @@ class Slot:
             self.dropped = None
             return None if role in served else reason
         self.is_missed = bool(self._evicted)
-        for age, (seen, served) in enumerate(reversed(self._evicted), 1):
-            if inputs and seen() is inputs[0] and role not in served:
+        for age, (seen, has_served) in enumerate(reversed(self._evicted), 1):
+            if inputs and seen() is inputs[0] and role not in has_served:
                 self._bound = max(self._bound, min(MOST_ENTRIES, age + len(self.entries)))
                 self._evicted.clear()
                 return "evicted"

@@ -133,7 +133,7 @@ class Memo:
             if not self.is_refused and entry.generation == self.generation:
                 self.store(session, slot, entry, module, output)
             return output
-        self.mark_served(slot, entry, session.role)
+        self.mark_served(session, slot, entry)
         if session.mode != "verify" and (session.role, module.training, torch.is_grad_enabled()) in self._trusted:
             return self.use(session, entry)
         return self._compare(session, entry, module, run, args, kwargs)
@@ -173,11 +173,14 @@ class Memo:
                 if found is not None:
                     return slot, found
             inputs = [(tensor, state_of(tensor), tensor.untyped_storage()) for tensor in tensors]
-            entry = Entry(structure, inputs, self._state.snapshot(module), mode, role, self.generation)
+            session.served[role] = -1
+            entry = Entry(structure, inputs, self._state.snapshot(module), mode, session.served, self.generation)
             entry.is_second, slot.was_refused = slot.was_refused, False
         except RuntimeError as error:
             if "Inference tensors do not track version counter" in str(error):
                 raise Unsupported("an inference tensor") from None
+            if "modified inplace" in str(error):
+                raise Unsupported("a view of what was written") from None
             raise
         settled = role, module.training, torch.is_grad_enabled()
         if session.mode == "verify" or (settled not in self._settled and self._has_trial_ahead(settled)):
@@ -197,7 +200,7 @@ class Memo:
         reason = None
         equal_if = []
         for entry in slot.entries:
-            if role not in entry.served:
+            if entry.served.get(role, session.number) == session.number:
                 refused = why_refused(entry, mode, module, self._state, structure, tensors)
                 if refused is None:
                     return entry
@@ -248,16 +251,16 @@ class Memo:
         session.features += [(None, tensor, 0) for tensor in tensors]
         live.memos[id(self)] = self.reference
 
-    def mark_served(self, slot: Slot, entry: Entry, role: Hashable) -> None:
+    def mark_served(self, session: Session, slot: Slot, entry: Entry) -> None:
         """Note that a role has got an entry. When every known role has, it goes.
 
+        :param session: Running compute of the role.
         :param slot: Slot of the entry.
         :param entry: Entry.
-        :param role: Role.
         """
-        entry.served.add(role)
+        entry.served[session.role] = session.number
         self._pairs_in_vain = 0
-        if self.roles <= entry.served:
+        if self.roles <= entry.served.keys():
             slot.remove(entry)
 
     def use(self, session: Session, entry: Entry) -> Any:

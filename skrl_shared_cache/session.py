@@ -38,6 +38,7 @@ class Session:
         "number",
         "role",
         "running_units",
+        "served",
         "transparent",
     )  # fmt: skip
 
@@ -52,6 +53,9 @@ class Session:
         self.transparent = 0  # above zero, every call passes through: mode off, replays
         self.has_glue = False  # a shared module got a new tensor that requires grad
         self.number = next(_numbers)
+        # The roles that need none of the entries that begin here any more: the one that runs, and those that have got
+        # one of them, each with the number of the session in which it did. In that one it may still get the others.
+        self.served: dict[Hashable, int] = {}
 
     def end(self, result: Any) -> Any:
         """Look whether the role wrote into features that it was given, and keep what it returns apart from them.

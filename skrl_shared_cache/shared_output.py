@@ -122,7 +122,7 @@ class SharedOutput:
                 entry.generation = memo.generation
                 memo.store(session, slot, entry, model, frame.features)
             return result
-        memo.mark_served(slot, entry, session.role)
+        memo.mark_served(session, slot, entry)
         if session.mode == "verify" or memo.is_on_probation(session.role, model):
             result = run(frame)
             self._prove(session, model, entry, run)
