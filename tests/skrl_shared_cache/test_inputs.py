@@ -13,7 +13,7 @@ import torch.nn as nn
 
 from .support.lines import OBSERVATIONS, ActorCritic, make_inputs
 from .support.pairs import A, B, in_grad_mode, refusal, warm_twins
-from .support.twins import Twins, seeded_act
+from .support.twins import Twins, assert_same, seeded_act
 from .support.zoo import FEATURES, mlp, observations
 
 X = A[OBSERVATIONS]
@@ -120,6 +120,15 @@ def test_a_tensor_that_was_detached_in_place_does_not_hit() -> None:
     twins, leaf = warm_twins(), fresh().requires_grad_()
     x = 2.0 * leaf
     assert refusal(twins, make_inputs(x), between=lambda: x.detach_()) == "inputs were written"
+
+
+def test_a_tensor_that_became_a_leaf_in_place_gets_its_gradient() -> None:
+    """As truncated backpropagation cuts the graph of a state: its version and its flag stay what they were."""
+    twins, x = warm_twins(), 2.0 * fresh().requires_grad_()
+    twins.act(make_inputs(x), "policy")
+    x.detach_().requires_grad_()
+    outputs = twins.act(make_inputs(x), "value")
+    assert_same(*(torch.autograd.grad(values.sum(), x, allow_unused=True)[0] for values, _, _ in outputs))
 
 
 def test_gradients_reach_the_inputs_of_both_roles() -> None:
