@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -76,6 +76,31 @@ class Entry:
         return all(tensor is record[0] or is_alias(record, tensor) for record, (tensor, _, _) in pairs)
 
 
+class Gone:
+    """An entry that went before all roles had got it.
+
+    :param entry: Entry.
+    :param reason: Why it went.
+    """
+
+    def __init__(self, entry: Entry, reason: str) -> None:
+        self.reason = reason
+        self._served = entry.served
+        self._first_input = weakref.ref(entry.inputs[0][0]) if entry.inputs else None
+
+    def is_wanted(self, role: Hashable, inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether a role asks for this entry, rather than beginning a pair of its own.
+
+        :param role: Role.
+        :param inputs: Tensors of its arguments.
+
+        :return: True if it has not got it, and the first of its inputs is the very same.
+        """
+        if role in self._served:
+            return False
+        return self._first_input is None or (bool(inputs) and self._first_input() is inputs[0])
+
+
 class Slot:
     """The entries of one call site: a thread, and the position of the call within compute.
 
@@ -87,16 +112,16 @@ class Slot:
         self.entries: list[Entry] = []
         self.was_refused = False  # the lookup that runs now found no entry that it may use
         self.is_missed = False  # an entry went before all roles had got it
-        self.dropped: tuple[str, set[Hashable]] | None = None
+        self.dropped: list[Gone] = []
         self._bound = 1
-        self._evicted: deque[tuple[weakref.ref[torch.Tensor], dict[Hashable, int]]] = deque(maxlen=MOST_ENTRIES)
+        self._evicted: deque[Gone] = deque(maxlen=MOST_ENTRIES)
 
     def add(self, entry: Entry) -> None:
         """Add an entry in the place of those for the same inputs; the oldest one goes if there are too many.
 
         :param entry: Entry.
         """
-        self.dropped = None
+        self.dropped = []
         if not self.entries:
             self.entries = [entry]
             return
@@ -104,7 +129,7 @@ class Slot:
         if len(entries) > self._bound:
             oldest = entries.pop(0)
             if oldest.inputs and not oldest.is_second:
-                self._evicted.append((weakref.ref(oldest.inputs[0][0]), oldest.served))
+                self._evicted.append(Gone(oldest, "evicted"))
                 self.is_missed = True
         self.entries = entries
 
@@ -134,12 +159,10 @@ class Slot:
         self._miss(entries, reason)
 
     def _miss(self, entries: list[Entry], reason: str) -> None:
-        served = [entry.served for entry in entries if not entry.is_second]
-        if served:
-            self.dropped = reason, set().union(*served)
-            self.is_missed = True
+        self.dropped = [Gone(entry, reason) for entry in entries if not entry.is_second] or self.dropped
+        self.is_missed |= bool(self.dropped)
 
-    def why_gone(self, role: Hashable, inputs: Any) -> str | None:
+    def why_gone(self, role: Hashable, inputs: Sequence[torch.Tensor]) -> str | None:
         """Tell why there is no entry for a role.
 
         :param role: Role.
@@ -147,14 +170,13 @@ class Slot:
 
         :return: A few words, or None if there was none that it could have got.
         """
-        if self.dropped is not None:
-            reason, served = self.dropped
-            self.dropped = None
-            return None if role in served else reason
-        self.is_missed = bool(self._evicted)
-        for age, (seen, has_served) in enumerate(reversed(self._evicted), 1):
-            if inputs and seen() is inputs[0] and role not in has_served:
+        for gone in self.dropped:
+            if gone.is_wanted(role, inputs):
+                return gone.reason
+        for age, gone in enumerate(reversed(self._evicted), 1):
+            if gone.is_wanted(role, inputs):
                 self._bound = max(self._bound, min(MOST_ENTRIES, age + len(self.entries)))
                 self._evicted.clear()
-                return "evicted"
+                return gone.reason
+        self.is_missed = bool(self._evicted)
         return None

@@ -124,7 +124,7 @@ class Memo:
             session.counters.bypass(str(reason))
             return run(*args, **kwargs)
         if entry.is_new:
-            session.counters.misses += 1
+            session.counters.misses += not session.running_units  # a trunk within a trunk is no pass of its own
             session.running_units += 1
             try:
                 output = run(*args, **kwargs)
@@ -212,8 +212,8 @@ class Memo:
         for entry in equal_if:  # last, since it waits for the device
             if are_equal(entry.inputs, tensors):
                 return entry
-        if reason is None:
-            reason = slot.why_gone(role, tensors)
+        if slot.is_missed:
+            reason = slot.why_gone(role, tensors) or reason
         if reason is not None:
             session.has_glue |= reason is OTHER_GRAPH
             session.counters.refuse(reason)
@@ -271,7 +271,7 @@ class Memo:
 
         :return: Its output, in containers of its own.
         """
-        session.counters.hits += 1
+        session.counters.hits += not session.running_units
         output = entry.output
         session.features += [(self, tensor, state[0]) for tensor, state, _ in entry.outputs]
         return output if type(output) is torch.Tensor else copy_containers(output)

@@ -79,9 +79,9 @@ def is_alias(record: TensorRecord, tensor: torch.Tensor) -> bool:
 def may_equal(record: TensorRecord, tensor: torch.Tensor) -> bool:
     """Whether it makes sense to compare the elements of a tensor with those of the recorded one.
 
-    Not if either requires grad (gradients would flow to the wrong tensor), if their memory overlaps (it would be
-    compared with itself, after a write that is not counted), or if they are aligned differently (kernels may then
-    round differently).
+    Not if either requires grad (gradients would flow to the wrong tensor), if it is an inference tensor (autograd may
+    refuse it), if their memory overlaps (it would be compared with itself, after a write that is not counted), or if
+    they are aligned differently (kernels may then round differently).
 
     :param record: Record of an unchanged tensor.
     :param tensor: Another tensor, that is no alias of it.
@@ -89,7 +89,7 @@ def may_equal(record: TensorRecord, tensor: torch.Tensor) -> bool:
     :return: True if :py:func:`equals` decides.
     """
     seen, _, seen_storage = record
-    if tensor.requires_grad or seen.requires_grad or not _looks_like(seen, tensor):
+    if tensor.requires_grad or seen.requires_grad or tensor.is_inference() or not _looks_like(seen, tensor):
         return False
     if (tensor.data_ptr() ^ seen.data_ptr()) % 64 or tensor.device.type == "meta":
         return False
