@@ -88,13 +88,18 @@ class ModuleState:
         :raises RuntimeError: If one is an inference tensor.
         """
         tree = self._tree or self._walk(root)
+        values = list(chain.from_iterable(map(_values, tree.dictionaries)))
+        last = self._held
+        if last is None or not _is_same(values, last):
+            last, tree = None, self._walk(root)  # another child has parameters of its own
+            values = list(chain.from_iterable(map(_values, tree.dictionaries)))
         training = [root.training, *map(_training, tree.submodules)]
-        held, figures = _read(list(chain.from_iterable(map(_values, tree.dictionaries))), self._held)
+        held, figures = _read(values, last)
         self._held = held
         if not tree.buffers:
             return Snapshot(training, held, figures, None, [])
-        self._buffers, buffer_figures = _read(list(chain.from_iterable(map(_values, tree.buffers))), self._buffers)
-        return Snapshot(training, held, figures, self._buffers, buffer_figures)
+        buffers, buffer_figures = self._read_buffers(tree)
+        return Snapshot(training, held, figures, buffers, buffer_figures)
 
     def after_forward(self, root: nn.Module, snapshot: Snapshot) -> Snapshot:
         """Record the buffers again: batch and spectral normalization write them in the forward pass.
@@ -108,9 +113,8 @@ class ModuleState:
         """
         if snapshot.buffers is None:
             return snapshot
-        tree = self._tree or self._walk(root)
-        self._buffers, figures = _read(list(chain.from_iterable(map(_values, tree.buffers))), self._buffers)
-        return snapshot._replace(buffers=self._buffers, buffer_figures=figures)
+        buffers, figures = self._read_buffers(self._tree or self._walk(root))
+        return snapshot._replace(buffers=buffers, buffer_figures=figures)
 
     def release(self) -> None:
         """Let go of the memory that the last snapshot holds."""
@@ -140,6 +144,13 @@ class ModuleState:
             return "buffers changed"
         return None
 
+    def _read_buffers(self, tree: _Tree) -> tuple[Held, list[Any]]:
+        values = list(chain.from_iterable(map(_values, tree.buffers)))
+        last = self._buffers
+        held, figures = _read(values, last if last is not None and _is_same(values, last) else None)
+        self._buffers = held
+        return held, figures
+
     def _walk(self, root: nn.Module) -> _Tree:
         modules = list(root.modules())
         dictionaries = [each for module in modules for each in (module._modules, module._parameters)]
@@ -154,7 +165,7 @@ class ModuleState:
 
 
 def _read(values: list[Any], last: Held | None) -> tuple[Held, list[Any]]:
-    if last is not None and _is_same(values, last):
+    if last is not None:
         figures = _figures(last)
         count = len(last.tensors)
         if figures[count : 2 * count] == last.addresses:
