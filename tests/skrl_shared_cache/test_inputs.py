@@ -142,6 +142,24 @@ def test_gradients_reach_the_inputs_of_both_roles() -> None:
     torch.testing.assert_close(inputs[0][1][OBSERVATIONS].grad, inputs[1][1][OBSERVATIONS].grad)
 
 
+def test_an_equal_tensor_without_gradient_gets_nothing_of_one_with() -> None:
+    """With all parameters frozen, the value of observations without gradient has none."""
+    twins, x = warm_twins(), fresh()
+    twins.each(lambda model: model.freeze_parameters(True))
+    assert refusal(twins, make_inputs(x.clone().requires_grad_()), make_inputs(x)) == "inputs differ"
+
+
+def test_gradients_reach_each_of_two_leaves_in_the_same_memory() -> None:
+    twins, x = warm_twins(), fresh()
+    with torch.no_grad():
+        leaves = [x.view_as(x), x.view_as(x)]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    twins.act(make_inputs(leaves[0]), "policy")
+    outputs = twins.act(make_inputs(leaves[1]), "value")
+    assert_same(*(torch.autograd.grad(values.sum(), leaves[1], allow_unused=True)[0] for values, _, _ in outputs))
+
+
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "view_as": lambda x: x.view_as(x),
     "slice": lambda x: x[:],
@@ -231,6 +249,17 @@ def test_another_tensor_of_memory_that_was_written_past_torch_does_not_hit(name:
     twins, x = warm_twins(), fresh()
     inputs, alias = make_inputs(x), make_inputs(UNCOUNTED_ALIASES[name](x))
     assert refusal(twins, inputs, alias, between=numpy_write(x)) == "inputs differ"
+
+
+def test_views_of_other_tensors_of_memory_that_was_written_past_torch_do_not_hit() -> None:
+    """An environment that wraps its one NumPy buffer at every step and reshapes it: same address, same version."""
+    twins, buffer = warm_twins(), np.random.default_rng(0).standard_normal(30).astype(np.float32)
+    inputs, alias = (make_inputs(torch.from_numpy(buffer).view(5, 6)) for _ in range(2))
+
+    def write() -> None:
+        buffer[:] = 2.0
+
+    assert refusal(twins, inputs, alias, between=write) == "inputs differ"
 
 
 def test_overlapping_parts_of_memory_that_was_written_past_torch_do_not_hit() -> None:
