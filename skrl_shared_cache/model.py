@@ -120,6 +120,11 @@ class SharedModel(Model):
         super().train(mode)
         return self
 
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        # parameters and buffers are compared at each lookup; what `set_extra_state` writes is not
+        self._shared_cache.drop("state loaded")
+        return super().load_state_dict(*args, **kwargs)
+
     def update_parameters(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
         super().update_parameters(model, *args, **kwargs)
         # it writes through `.data`, which moves no version counter

@@ -153,6 +153,8 @@ class ModuleState:
 
     def _walk(self, root: nn.Module) -> _Tree:
         modules = list(root.modules())
+        if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
+            raise Unsupported("a scripted module")  # its parameters are new objects at each access
         dictionaries = [each for module in modules for each in (module._modules, module._parameters)]
         buffers = [module._buffers for module in modules]
         self._tree = tree = _Tree(

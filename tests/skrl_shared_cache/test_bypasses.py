@@ -216,6 +216,33 @@ def test_a_trunk_that_is_compiled_after_the_first_pairs(compile_trunk: Any) -> N
     assert refusal(twins) is None
 
 
+class Interrupted(nn.Module):
+    """A trunk in which every compiler stops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = mlp()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.layers(x)
+        torch._dynamo.graph_break()
+        result: torch.Tensor = features + 1.0
+        return result
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # torch's own
+@pytest.mark.parametrize("make", [naive, pattern])
+def test_a_compiled_compute_that_is_interrupted(make: Any) -> None:
+    """The compiler leaves the rest to Python, which finds the cache half on."""
+    twins = warm_twins(partial(make, trunk=Interrupted))
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, role: of(twins.cached, role)(x), backend="eager")
+    for inputs in (A, B) * 3:
+        for role in ("policy", "value"):
+            assert_same(compiled(inputs[OBSERVATIONS], role), of(twins.plain, role)(inputs[OBSERVATIONS]))
+        twins.learn(inputs)
+
+
 @all_kinds
 @pytest.mark.parametrize("strict", [False, True])
 def test_export(make: Any, strict: bool) -> None:
@@ -484,6 +511,23 @@ def test_a_parameter_of_the_users_own_kind() -> None:
     for inputs in (A, B) * 3:
         twins.learn(inputs)
     assert "a parameter or buffer of type Measured" in reasons(twins.cached)
+
+
+SCRIPTED: dict[str, Callable[[], nn.Module]] = {
+    "scripted": lambda: torch.jit.script(mlp()),
+    "traced": lambda: torch.jit.trace(mlp(), X),
+    "scripted inside": lambda: nn.Sequential(torch.jit.script(mlp()), nn.Identity()),
+}
+
+
+@pytest.mark.parametrize("trunk", SCRIPTED.values(), ids=SCRIPTED)
+def test_a_scripted_trunk(trunk: Callable[[], nn.Module]) -> None:
+    twins = Twins(partial(naive, trunk=trunk))
+    for inputs in (A, B) * 4:
+        twins.learn(inputs)
+        with torch.no_grad():
+            twins.pair(inputs)
+    assert set(twins.cached.cache_info().reasons) == {"a scripted module"}
 
 
 def test_meta_tensors() -> None:

@@ -17,7 +17,7 @@ from skrl_shared_cache import SharedModel
 from .support.lines import OBSERVATIONS, act, make_inputs, set_training
 from .support.pairs import A, B, in_grad_mode, refusal, warm_twins
 from .support.twins import Twins, TwoPass, assert_same, build, seeded_act
-from .support.zoo import naive, observations, pattern
+from .support.zoo import mlp, naive, observations, pattern
 from .test_trunk_kinds import camera_and_body_pattern, named_method, shared_call
 
 KINDS = {"naive": naive, "pattern": pattern, "named method": named_method, "self.shared": shared_call}
@@ -69,6 +69,33 @@ def test_a_value_is_that_of_the_changed_model(make: Any, change: Any, grad: bool
         refusal(twins, between=lambda: twins.each(lambda model: change(model, donor, tmp_path)))
         twins.pair(B)
         twins.pair(A)
+
+
+class Scaled(nn.Module):
+    """A trunk with a plain number in its state dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = mlp()
+        self.scale = 1.0
+
+    def get_extra_state(self) -> float:
+        return self.scale
+
+    def set_extra_state(self, state: float) -> None:
+        self.scale = state
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.layers(x)
+        return features * self.scale
+
+
+def test_a_loaded_state_that_is_no_tensor_is_that_of_the_value() -> None:
+    twins = warm_twins(partial(naive, trunk=Scaled))
+    state = {"net._extra_state": 3.0}
+    assert (
+        refusal(twins, between=lambda: twins.each(lambda m: m.load_state_dict(state, strict=False))) == "state loaded"
+    )
 
 
 def freeze(model: Any) -> None:

@@ -290,6 +290,14 @@ def test_zeros_of_other_signs_differ() -> None:
     assert refusal(twins, make_inputs(x), make_inputs(-x)) == "inputs differ"
 
 
+def test_equal_elements_at_an_address_that_is_aligned_in_another_way_do_not_hit() -> None:
+    """A kernel may sum them in another order there, too."""
+    twins, x, memory = warm_twins(), fresh(), torch.zeros(31)
+    shifted = memory[1:].view(5, 6)
+    shifted.copy_(x)
+    assert refusal(twins, make_inputs(x), make_inputs(shifted)) == "inputs differ"
+
+
 def test_equal_elements_in_other_strides_do_not_hit() -> None:
     """A kernel may sum them in another order."""
     twins, x = warm_twins(), observations(batch=6)
