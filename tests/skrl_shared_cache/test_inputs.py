@@ -213,21 +213,69 @@ def test_the_same_memory_in_another_order_does_not_hit() -> None:
     assert refusal(twins, make_inputs(x), make_inputs(x.t())) == "inputs differ"
 
 
-def test_a_conjugate_view_does_not_hit() -> None:
-    class RealParts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = mlp()
+class Numbers(nn.Module):
+    """A trunk that takes complex, integer and quantized numbers as well."""
 
-        def forward(self, z: torch.Tensor) -> torch.Tensor:
-            features: torch.Tensor = self.layers(torch.cat([z.real, z.imag], dim=-1))
-            return features
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = mlp()
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.is_complex():
+            x = torch.cat([x.real, x.imag], dim=-1)
+        if x.is_quantized:
+            x = x.dequantize()
+        features: torch.Tensor = self.layers(x.float())
+        return features
+
+
+def number_twins(x: torch.Tensor) -> Twins:
+    twins = Twins(lambda base: taking(base, Numbers()))
+    for _ in range(4):
+        twins.pair(make_inputs(x))
+    assert refusal(twins, make_inputs(x)) is None
+    return twins
+
+
+PAIRS_OF_COMPLEX: dict[
+    str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[torch.Tensor], torch.Tensor], Any]
+] = {
+    "a copy": (lambda z: z, lambda z: z.clone(), None),
+    "a conjugate view": (lambda z: z, lambda z: z.conj(), "inputs differ"),
+    "a conjugate": (lambda z: z, lambda z: z.conj().resolve_conj(), "inputs differ"),
+    "two conjugate views": (lambda z: z.conj(), lambda z: z.clone().conj(), None),
+    "a view and its copy": (lambda z: z.conj(), lambda z: z.conj().resolve_conj(), "inputs differ"),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "reason"), PAIRS_OF_COMPLEX.values(), ids=PAIRS_OF_COMPLEX)
+def test_complex_numbers_hit_and_their_conjugates_do_not(one: Any, other: Any, reason: str | None) -> None:
     z = torch.complex(observations(size=3), observations(size=3, seed=1))
-    twins = warm_twins(lambda base: taking(base, RealParts()), make_inputs(z))
-    assert refusal(twins, make_inputs(z), make_inputs(z.clone())) is None
-    assert refusal(twins, make_inputs(z), make_inputs(z.conj())) == "inputs differ"
-    assert refusal(twins, make_inputs(z), make_inputs(z.conj().clone())) == "inputs differ"
+    x = 2.0 * z
+    assert refusal(number_twins(z), make_inputs(one(x)), make_inputs(other(x))) == reason
+
+
+def test_views_that_negate_hit_only_each_other() -> None:
+    z = torch.complex(observations(), observations(seed=1))
+    twins = number_twins(X)
+    assert refusal(twins, make_inputs(z.conj().imag), make_inputs(z.conj().imag)) is None
+    assert refusal(twins, make_inputs(z.conj().imag), make_inputs(z.clone().conj().imag)) is None
+    assert refusal(twins, make_inputs(z.imag), make_inputs(z.conj().imag)) == "inputs differ"
+
+
+def test_the_same_bits_of_another_dtype_do_not_hit() -> None:
+    twins = number_twins(X)
+    assert refusal(twins, make_inputs(X), make_inputs(X.view(torch.int32).clone())) == "inputs differ"
+    assert refusal(number_twins(X), make_inputs(X), make_inputs(X.view(torch.int32))) == "inputs differ"
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+def test_quantized_numbers_of_another_scale_do_not_hit() -> None:
+    one, other = (torch.quantize_per_tensor(scale * X, scale, 0, torch.qint8) for scale in (0.1, 0.2))
+    assert torch.equal(one.int_repr(), other.int_repr())
+    twins = number_twins(one)
+    assert refusal(twins, make_inputs(one), make_inputs(one.clone())) is None
+    assert refusal(twins, make_inputs(one), make_inputs(other)) == "inputs differ"
 
 
 def numpy_write(x: torch.Tensor) -> Callable[[], Any]:
