@@ -54,6 +54,8 @@ def why_refused(
     for output, output_state, _ in entry.outputs:
         if output._version != output_state[0] or state_of(output) != output_state:
             return "output was written"
+        if output._backward_hooks or (output.retains_grad and output.grad_fn is not None):
+            return "output has a hook, or retains its gradient"  # meant for one role alone
     changed = state.why_changed(module, entry.state)
     if changed is not None:
         return changed

@@ -46,7 +46,7 @@ class Shim:
         memo, module = self.memo, self.module
         run = self.original or module._call_impl
         session = None if torch.compiler.is_compiling() else active.session
-        if session is None or session.transparent or memo.is_refused:
+        if session is None or session.transparent or memo.is_refused or any(_GLOBAL_HOOKS):
             return run(*args, **kwargs)
         if session.running_units and not memo.is_named:
             return run(*args, **kwargs)  # within a trunk that is memoized as a whole
@@ -55,13 +55,7 @@ class Shim:
             memo.watch(session.role)
             if not was_shared:
                 return run(*args, **kwargs)
-        if (
-            module._forward_hooks
-            or module._forward_pre_hooks
-            or module._backward_hooks
-            or module._backward_pre_hooks
-            or any(_GLOBAL_HOOKS)
-        ):
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
             return self._call_with_hooks(run, args, kwargs)
         return memo.call(session, module, run, args, kwargs)
 

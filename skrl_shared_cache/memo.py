@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -15,7 +14,7 @@ from torch import nn
 from skrl_shared_cache import live
 from skrl_shared_cache.conditions import DIFFER, NEEDS_EQUALITY, OTHER_GRAPH, are_equal, why_refused
 from skrl_shared_cache.entries import Entry, Slot
-from skrl_shared_cache.errors import SharedCacheWarning
+from skrl_shared_cache.errors import warn
 from skrl_shared_cache.mode import bypass_reason, current_mode
 from skrl_shared_cache.module_state import ModuleState
 from skrl_shared_cache.replay import read_before
@@ -81,10 +80,8 @@ class Memo:
         if not self.is_refused:
             self.is_refused = True
             Memo.changes += 1
-            warnings.warn(
+            warn(
                 f"The shared cache leaves `{self.name}` alone from now on: {why}. {fix}",
-                SharedCacheWarning,
-                stacklevel=2,
             )
 
     def drop(self, reason: str) -> None:
@@ -116,7 +113,8 @@ class Memo:
         :return: What the trunk returns.
         """
         try:
-            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].layout is torch.strided:
+            x = args[0] if len(args) == 1 and not kwargs else None
+            if type(x) is torch.Tensor and x.layout is torch.strided and not x.is_nested:
                 slot, entry = self._look_up(session, module, None, args)
             else:
                 slot, entry = self.look_up(session, module, (args, kwargs))
@@ -130,7 +128,9 @@ class Memo:
                 output = run(*args, **kwargs)
             finally:
                 session.running_units -= 1
-            if not self.is_refused and entry.generation == self.generation:
+            if entry.structure is not None and flatten((args, kwargs), []) != entry.structure:
+                session.counters.bypass("the trunk writes into its arguments")
+            elif not self.is_refused and entry.generation == self.generation:
                 self.store(session, slot, entry, module, output)
             return output
         self.mark_served(session, slot, entry)
@@ -248,7 +248,7 @@ class Memo:
             for grad_fn in {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}:
                 grad_fn.register_prehook(_DropAtBackward(slot, entry))
         slot.add(entry)
-        session.features += [(None, tensor, 0) for tensor in tensors]
+        session.features += [(None, tensor, 0, False) for tensor in tensors]
         live.memos[id(self)] = self.reference
 
     def mark_served(self, session: Session, slot: Slot, entry: Entry) -> None:
@@ -273,7 +273,7 @@ class Memo:
         """
         session.counters.hits += not session.running_units
         output = entry.output
-        session.features += [(self, tensor, state[0]) for tensor, state, _ in entry.outputs]
+        session.features += [(self, tensor, state[0], state[2]) for tensor, state, _ in entry.outputs]
         return output if type(output) is torch.Tensor else copy_containers(output)
 
     def _compare(
@@ -299,7 +299,8 @@ class Memo:
             return self.use(session, entry)
         session.counters.misses += 1
         fresh = run_alone()
-        session.features += [(self, *seen) for seen in versions_of(fresh)]  # to see whether the role writes into it
+        for tensor, version in versions_of(fresh):  # to see whether the role changes it
+            session.features.append((self, tensor, version, tensor.requires_grad))
         if entry.before is None:
             return fresh  # it was kept while nobody was on probation: nothing to judge it by
         differs = why_untrusted(entry, fresh, run_alone)
@@ -347,13 +348,11 @@ class Memo:
         if self._pairs_in_vain < PAIRS_BEFORE_WARNING or self._has_warned or not is_wanted:
             return
         self._has_warned = True
-        warnings.warn(
+        warn(
             f"The shared cache does not help `{self.name}`: it ran again for role {session.role!r} in "
             f"{PAIRS_BEFORE_WARNING} pairs in a row ({reason}). If the roles get the same inputs, compute the whole "
             'trunk in one method of the model and name it: `shared_modules = ("trunk",)`, so that it is cached as one '
             "unit. If they get different inputs, one pass cannot serve them: use separate networks.",
-            SharedCacheWarning,
-            stacklevel=2,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
@@ -48,7 +49,7 @@ class SharedModel(Model):
     _shared_cache: ModelCache
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SharedModel:
-        _guard_compute(cls)
+        _guard(cls)
         self: SharedModel = super().__new__(cls)
         # not in __init__: existing code calls Model.__init__
         self.__dict__["_shared_cache"] = ModelCache()
@@ -56,7 +57,7 @@ class SharedModel(Model):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _guard_compute(cls)
+        _guard(cls)
 
     @property
     def _shared_output(self) -> Any:
@@ -135,6 +136,15 @@ class SharedModel(Model):
         self._shared_cache.drop("parameters changed")
         super()._apply(*args, **kwargs)
         return self
+
+
+_SHARED_OUTPUT = vars(SharedModel)["_shared_output"]
+
+
+def _guard(cls: type[SharedModel]) -> None:
+    if inspect.getattr_static(cls, "_shared_output") is not _SHARED_OUTPUT:
+        cls._shared_output = _SHARED_OUTPUT  # type: ignore[method-assign]  # a class attribute: the first value was None
+    _guard_compute(cls)
 
 
 def _guard_compute(cls: type[SharedModel]) -> None:

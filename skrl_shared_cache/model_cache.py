@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from skrl_shared_cache.candidates import find_candidates, named_modules
-from skrl_shared_cache.errors import SharedCacheWarning
+from skrl_shared_cache.errors import warn
 from skrl_shared_cache.info import CacheInfo, Counters
 from skrl_shared_cache.interception import Shim, call_unit, shim_of
 from skrl_shared_cache.memo import PAIRS_BEFORE_WARNING, Memo
@@ -58,8 +57,9 @@ class ModelCache:
         self.compiled_output: Any = None  # `_shared_output` where no frame holds it: outside compute, and compiled
         self._counters = Counters()
         self._shared_output = SharedOutput()
+        self._owner: weakref.ref[SharedModel] | None = None
         self._units: dict[Any, Memo] = {}
-        self._functions: weakref.WeakKeyDictionary[Any, Memo] = weakref.WeakKeyDictionary()
+        self._functions: weakref.WeakKeyDictionary[Any, dict[Any, Memo]] = weakref.WeakKeyDictionary()
         self._codes: set[Any] = set()  # of those functions, to tell a function that is made anew from another one
         self._shims: dict[nn.Module, Shim] = {}
         self._candidates: list[Shim] = []
@@ -90,6 +90,11 @@ class ModelCache:
         :return: What compute returns.
         """
         role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
+        if self._owner is None:
+            self._owner = weakref.ref(model)
+        elif self._owner() is not model:  # a shallow copy
+            model.__dict__["_shared_cache"] = own = ModelCache()
+            return own.run(model, compute, args, kwargs)
         outer = active.session
         if outer is not None:
             return self._run_inside(outer, model, compute, args, kwargs)
@@ -111,10 +116,10 @@ class ModelCache:
         kwargs: dict[str, Any],
     ) -> Any:
         shims = () if session.transparent else self._shims_for(model, session.role)
-        active.session = session
-        for shim in shims:
-            shim.install()
         try:
+            active.session = session
+            for shim in shims:
+                shim.install()
             if self._shared_output.is_used:
                 return self._shared_output.run(session, id(self), model, compute, args, kwargs)
             return compute(model, *args, **kwargs)
@@ -122,7 +127,8 @@ class ModelCache:
             self.drop("exception in compute")
             frame = session.frames[id(self)]
             if frame is not None and frame.explains(error):
-                raise RuntimeError(_READS_WITHOUT_COMPUTING.format(type(model).__name__, session.role)) from error
+                # of the same type: whoever catches it, goes on to
+                raise type(error)(_READS_WITHOUT_COMPUTING.format(type(model).__name__, session.role)) from error
             raise
         finally:
             active.session = outer
@@ -185,19 +191,26 @@ class ModelCache:
 
         :return: What it returns.
         """
+        # a method is a new object at each access: what lasts is the object that it belongs to
+        owner: Any = function
+        key: Any = None
         if isinstance(function, types.MethodType):
-            # a new object at each access; the model itself must not be held
-            owner = None if function.__self__ is model else function.__self__
-            memo = self._units.setdefault((function.__func__, owner), Memo(function.__name__, is_named=True))
-        else:
-            found = self._functions.get(function)
-            memo = found or Memo(getattr(function, "__qualname__", repr(function)), is_named=True)
-            if found is None:
-                self._functions[function] = memo
-                code = getattr(function, "__code__", type(function))
-                if code in self._codes:
-                    self._counters.refuse("function differs (a lambda or partial that is made anew at each call?)")
-                self._codes.add(code)
+            owner, key = function.__self__, function.__func__
+        try:
+            memos = self._functions.setdefault(owner, {}) if callable(function) else None
+        except TypeError:
+            memos = None
+        if memos is None:  # nothing can refer to it weakly, or call it
+            self._counters.bypass(f"a function of type {type(function).__name__}")
+            return function(*args, **kwargs)
+        memo = memos.get(key)
+        if memo is None:
+            name = getattr(function, "__name__" if key else "__qualname__", repr(function))
+            memo = memos[key] = Memo(name, is_named=True)
+            code = getattr(function, "__code__", type(function))
+            if code in self._codes:
+                self._counters.refuse("function differs (a lambda, a partial or a module that is made at each call?)")
+            self._codes.add(code)
         return call_unit(memo, model, function, args, kwargs)
 
     def drop(self, reason: str) -> None:
@@ -207,7 +220,8 @@ class ModelCache:
         """
         for shim in list(self._shims.values()):
             shim.memo.drop(reason)
-        for memo in [*self._units.values(), *self._functions.values(), self._shared_output.memo]:
+        functions = [memo for memos in list(self._functions.values()) for memo in memos.values()]
+        for memo in [*self._units.values(), *functions, self._shared_output.memo]:
             memo.drop(reason)
 
     def info(self) -> CacheInfo:
@@ -239,6 +253,8 @@ class ModelCache:
         self._counters.has_names = bool(model.shared_modules)
         changes, children = Memo.changes, list(model._modules.values())
         self._containers, candidates = find_candidates(model)
+        # what contains a named module would hide it
+        candidates = {each: name for each, name in candidates.items() if named.keys().isdisjoint(each.modules())}
         shims = {module: shim_of(module, name) for module, name in {**candidates, **named}.items()}
         if shims.keys() != self._shims.keys():
             self._computes.clear()  # watch again
@@ -257,13 +273,11 @@ class ModelCache:
         if len(roles) < 2 or helps or self._has_warned:
             return
         self._has_warned = True
-        warnings.warn(
+        warn(
             f"The shared cache does not help {type(model).__name__}: after {PAIRS_BEFORE_WARNING} computes of the "
             f"roles {', '.join(map(repr, roles))}, no child module was called in two of them, so no pass is shared. "
             "Separate networks for each role are right, but gain nothing from SharedModel. If there is a trunk, "
             'compute it in one method of the model and name it: `shared_modules = ("trunk",)`.',
-            SharedCacheWarning,
-            stacklevel=2,
         )
 
 

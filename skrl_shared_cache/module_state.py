@@ -88,6 +88,8 @@ class ModuleState:
         :raises RuntimeError: If one is an inference tensor.
         """
         tree = self._tree or self._walk(root)
+        if any(tree.empty):
+            tree = self._walk(root)
         values = list(chain.from_iterable(map(_values, tree.dictionaries)))
         last = self._held
         if last is None or not _is_same(values, last):
@@ -156,6 +158,8 @@ class ModuleState:
         if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
             raise Unsupported("a scripted module")  # its parameters are new objects at each access
         dictionaries = [each for module in modules for each in (module._modules, module._parameters)]
+        # hooks on what lies within: one that came or went between two calls has work to do
+        dictionaries += [hooks for module in modules[1:] for hooks in _hooks_of(module)]
         buffers = [module._buffers for module in modules]
         self._tree = tree = _Tree(
             modules[1:],
@@ -164,6 +168,10 @@ class ModuleState:
             [each for each in (*dictionaries, *buffers) if not each],
         )
         return tree
+
+
+def _hooks_of(module: nn.Module) -> tuple[Any, ...]:
+    return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
 
 
 def _read(values: list[Any], last: Held | None) -> tuple[Held, list[Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import itertools
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -29,13 +30,16 @@ class _Last(NamedTuple):
     output: TensorRecord
 
 
+_marks = itertools.count()
+
+
 class _Memory:
     """The last call of one preprocessor. Copies of it are empty."""
 
     def __init__(self) -> None:
         self.last: _Last | None = None
         self.state = ModuleState()
-        self.mark = object()
+        self.mark = next(_marks)
 
     def __deepcopy__(self, copies: Any) -> _Memory:
         return _Memory()

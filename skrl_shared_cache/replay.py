@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,11 +14,13 @@ from torch import nn
 from skrl_shared_cache.tensors import equals
 from skrl_shared_cache.trees import Unsupported, flatten
 
+_numpy: Any = sys.modules.get("numpy.random")
+
 
 class Before(NamedTuple):
     """The generators and the buffers as they were before a forward pass."""
 
-    generators: list[torch.Tensor]
+    generators: list[Any]
     buffers: list[tuple[nn.Module, str, torch.Tensor]]
 
 
@@ -87,14 +91,18 @@ def _device_modules() -> list[Any]:
     return [torch.cuda] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
 
 
-def _read_generators() -> list[torch.Tensor]:
-    return [torch.get_rng_state(), *(state for device in _device_modules() for state in device.get_rng_state_all())]
+def _read_generators() -> list[Any]:
+    devices = [device.get_rng_state_all() for device in _device_modules()]
+    return [torch.get_rng_state(), random.getstate(), _numpy and _numpy.get_state(), *devices]
 
 
-def _write_generators(states: list[torch.Tensor]) -> None:
+def _write_generators(states: list[Any]) -> None:
     torch.set_rng_state(states[0])
-    if len(states) > 1:
-        torch.cuda.set_rng_state_all(states[1:])
+    random.setstate(states[1])
+    if _numpy:
+        _numpy.set_state(states[2])
+    for device, device_states in zip(_device_modules(), states[3:]):
+        device.set_rng_state_all(device_states)
 
 
 @contextlib.contextmanager
@@ -104,6 +112,22 @@ def _restored_generators() -> Iterator[None]:
         yield
     finally:
         _write_generators(states)
+
+
+@contextlib.contextmanager
+def restored_attributes(modules: list[nn.Module]) -> Iterator[None]:
+    """Undo what is done to the plain attributes of modules: counters, schedules, running means.
+
+    :param modules: Modules.
+    """
+    saved = [(module.__dict__, dict(module.__dict__)) for module in modules]
+    try:
+        yield
+    finally:
+        for attributes, before in saved:
+            for name in attributes.keys() - before.keys():
+                del attributes[name]
+            attributes.update({name: value for name, value in before.items() if attributes.get(name) is not value})
 
 
 @contextlib.contextmanager

@@ -48,7 +48,7 @@ class Session:
         self.counters = counters
         self.frames: dict[int, Frame | None] = {key: None}  # `_shared_output` of each model that computes
         # what memos hold; of another role's pass (or, on probation, in its place) with the memo and the version
-        self.features: list[tuple[Memo | None, torch.Tensor, int]] = []
+        self.features: list[tuple[Memo | None, torch.Tensor, int, bool]] = []
         self.running_units = 0  # memoized trunks that run now, one inside another
         self.transparent = 0  # above zero, every call passes through: mode off, replays
         self.has_glue = False  # a shared module got a new tensor that requires grad
@@ -58,24 +58,37 @@ class Session:
         self.served: dict[Hashable, int] = {}
 
     def end(self, result: Any) -> Any:
-        """Look whether the role wrote into features that it was given, and keep what it returns apart from them.
+        """Look whether the role changed features that it was given, and keep what it returns apart from them.
 
         :param result: What compute returns.
 
-        :return: The result, with clones in place of those tensors that lie in the memory of features.
+        :return: The result, with clones in place of those tensors that lie in the memory of features. Not of those that
+            require grad: a clone would lie beside the path of the loss, and of writes into them autograd knows.
         """
         storages = []
-        for memo, tensor, version in self.features:
-            storages.append(tensor.untyped_storage()._cdata)
-            if memo is not None and tensor._version != version:
+        for memo, tensor, version, requires_grad in self.features:
+            if not tensor.requires_grad:
+                storages.append(tensor.untyped_storage()._cdata)
+            if memo is None:
+                continue
+            if tensor._version != version:
                 memo.refuse(
                     f"role {self.role!r} writes in place into what it returns",
                     "Write `relu(x)` instead of `relu_(x)` (or `inplace=False`) in the first layer after it.",
                 )
+            elif (
+                tensor.requires_grad is not requires_grad
+                or tensor._backward_hooks
+                or (tensor.retains_grad and tensor.grad_fn is not None)
+            ):
+                memo.refuse(
+                    f"role {self.role!r} detaches what it returns, retains its gradient, or registers a hook on it",
+                    "Do that with a tensor of the role's own: `features.view_as(features)`, `features.detach()`.",
+                )
         for value in result if type(result) is tuple else (result,):
             for item in value.values() if type(value) is dict else (value,):
                 if type(item) is not torch.Tensor or item.layout is not torch.strided:
-                    if type(item) is torch.nn.Parameter:
+                    if type(item) is torch.nn.Parameter or not storages:
                         continue
                 elif item.untyped_storage()._cdata not in storages:
                     continue

@@ -18,7 +18,7 @@ from torch import nn
 from skrl_shared_cache.entries import Entry, Slot
 from skrl_shared_cache.errors import CacheMismatchError
 from skrl_shared_cache.memo import Memo
-from skrl_shared_cache.replay import difference, read_before, replay
+from skrl_shared_cache.replay import difference, read_before, replay, restored_attributes
 from skrl_shared_cache.session import Session
 from skrl_shared_cache.trees import Unsupported, map_tensors, versions_of
 
@@ -165,8 +165,12 @@ class SharedOutput:
             finally:
                 session.transparent -= 1
 
-        before = entry.before or read_before(list(model.modules()))
-        differs = difference(replay(before, lambda: run(None)), replay(before, lambda: run(features)))
+        modules = list(model.modules())
+        before = entry.before or read_before(modules)
+        with restored_attributes(modules):
+            without = replay(before, lambda: run(None))
+        with restored_attributes(modules):
+            differs = difference(without, replay(before, lambda: run(features)))
         if differs is None and any(tensor._version != version for tensor, version in versions):
             differs = "it writes in place into the features"
         if differs is None:

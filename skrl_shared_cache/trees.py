@@ -30,7 +30,7 @@ def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
     """
     kind = type(value)
     if kind in _TENSORS:
-        if value.layout is not torch.strided:
+        if value.layout is not torch.strided or value.is_nested:
             raise Unsupported(f"a tensor of layout {value.layout}")
         tensors.append(value)
         return torch.Tensor
