@@ -311,6 +311,16 @@ class AnyOrder(RuleBasedStateMachine):
     def change_flags(self, kind: str, around: tuple[int, ...]) -> None:
         self.change(lambda side: operations.NEW_FLAGS[kind](side.model), around)
 
+    @rule(kind=st.sampled_from(list(operations.NEW_HOOKS)), around=around)
+    def change_hooks(self, kind: str, around: tuple[int, ...]) -> None:
+        change = operations.NEW_HOOKS[kind]
+        if self.subject.is_unit:
+            self.change(lambda side: change(side.model), ())
+            self.cached.model.clear_cache()
+            self.round(around)
+        else:
+            self.change(lambda side: change(side.model), around)
+
     @rule(
         optimizer=st.sampled_from(list(operations.OPTIMIZERS)),
         form=st.sampled_from(list(operations.FORMS)),

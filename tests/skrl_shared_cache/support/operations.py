@@ -223,10 +223,14 @@ NEW_FLAGS: dict[str, Callable[[Model], Any]] = {
     "freeze": lambda model: model.freeze_parameters(True),
     "unfreeze": lambda model: model.freeze_parameters(False),
     "flip one": _flip_one,
-    "hook": _hook_trunk,
-    "no hook": lambda model: _trunk(model)._forward_hooks.clear(),
     "no gradients": lambda model: model.zero_grad(),
 }
+
+NEW_HOOKS: dict[str, Callable[[Model], Any]] = {
+    "hook": _hook_trunk,
+    "no hook": lambda model: _trunk(model)._forward_hooks.clear(),
+}
+"""Changes of what a module returns that a unit which contains it cannot notice."""
 
 
 def _saved_and_loaded(model: Model) -> Model:

@@ -98,6 +98,7 @@ class Subject:
     :param roles: Its roles.
     :param is_random: Whether its trunk draws random numbers. A pass less then shifts the actions that are sampled.
     :param has_batch_norm: Whether its trunk writes buffers, once per pass.
+    :param is_unit: Whether its trunk may be cached as more than a module: as a method, or by ``_shared_output``.
     :param never_hits: Whether no call can be answered from the cache.
     """
 
@@ -106,6 +107,7 @@ class Subject:
     roles: tuple[str, ...] = ("policy", "value")
     is_random: bool = False
     has_batch_norm: bool = False
+    is_unit: bool = False
     never_hits: bool = False
 
 
