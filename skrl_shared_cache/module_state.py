@@ -183,7 +183,7 @@ def _read(values: list[Any], last: Held | None) -> tuple[Held, list[Any]]:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
-            raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}")
+            raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}, {tensor.layout}")
     matrices = [tensor for tensor in tensors if tensor.dim() > 1]
     held = Held(values, tensors, matrices, list(map(_address, tensors)), list(map(_storage, tensors)))
     return held, _figures(held)

@@ -510,7 +510,29 @@ def test_a_parameter_of_the_users_own_kind() -> None:
     twins = Twins(partial(naive, trunk=Odd))
     for inputs in (A, B) * 3:
         twins.learn(inputs)
-    assert "a parameter or buffer of type Measured" in reasons(twins.cached)
+    assert "a parameter or buffer of type Measured, torch.strided" in reasons(twins.cached)
+
+
+def test_a_sparse_buffer() -> None:
+    class Graph(nn.Module):
+        """A trunk with an adjacency matrix, which may be written like any buffer."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = mlp()
+            self.adjacency: torch.Tensor
+            self.register_buffer("adjacency", torch.eye(5).to_sparse())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            features: torch.Tensor = self.layers(torch.sparse.mm(self.adjacency, x))
+            return features
+
+    twins = Twins(partial(naive, trunk=Graph))
+    for inputs in (A, B) * 3:
+        twins.learn(inputs)
+    assert "a parameter or buffer of type Tensor, torch.sparse_coo" in reasons(twins.cached)
+    with torch.no_grad():
+        refusal(twins, between=lambda: twins.each(lambda model: model.net.adjacency.mul_(2.0)))
 
 
 SCRIPTED: dict[str, Callable[[], nn.Module]] = {

@@ -128,6 +128,16 @@ def test_a_replaced_trunk_dies_at_the_next_call() -> None:
 
 
 @pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("end", [lambda model: model.double(), lambda model: model.to(torch.bfloat16)])
+def test_the_memory_of_the_old_weights_is_free_when_a_model_changes_its_precision(end: Any) -> None:
+    model = build(naive, SharedModel)
+    run_pairs(model)
+    dead = [weakref.ref(parameter.untyped_storage()) for parameter in model.parameters()]
+    end(model)
+    assert [reference() for reference in dead] == [None] * len(dead)
+
+
+@pytest.mark.usefixtures("no_collector")
 def test_an_agent_and_its_model_die_as_they_do_without_the_cache() -> None:
     survivors = []
     for base in (SharedModel, Model):
