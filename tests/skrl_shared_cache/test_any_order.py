@@ -13,7 +13,14 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from . import test_trunk_kinds as kinds
 from .support.machine import AnyOrder
-from .support.subjects import Subject, features_as_output, in_place_heads, in_place_trunk, normalized_and_dropped
+from .support.subjects import (
+    Subject,
+    features_as_output,
+    in_place_heads,
+    in_place_trunk,
+    model_in_a_model,
+    normalized_and_dropped,
+)
 from .support.twins import Make
 from .support.zoo import generated, naive, pattern, recurrent
 
@@ -42,6 +49,7 @@ SUBJECTS = {
     "self.shared": subject(kinds.shared_call, is_unit=True),
     "nested": subject(kinds.nested_inputs, inputs="nested"),
     "heads that share a submodule": subject(kinds.heads_that_share),
+    "model in a model": subject(model_in_a_model),
     "three roles": subject(kinds.three_roles, roles=("policy", "value", "cost")),
 }
 

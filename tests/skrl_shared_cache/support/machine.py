@@ -366,11 +366,14 @@ class AnyOrder(RuleBasedStateMachine):
 
     # --------------------------------------------------------------------------------------------------- backward
 
-    @precondition(lambda self: self.losses)
-    @rule(chosen=st.lists(index, min_size=1, max_size=3), retains=st.booleans(), other=index)
-    def backward(self, chosen: list[int], retains: bool, other: int) -> None:
+    @rule(chosen=st.lists(index, min_size=1, max_size=3), retains=st.booleans(), around=around)
+    def backward(self, chosen: list[int], retains: bool, around: tuple[int, ...]) -> None:
         """Go backward from one or more of the last calls, once or (with ``retain_graph``) several times."""
-        losses = list({id(loss): loss for loss in (self.losses[i % len(self.losses)] for i in chosen)}.values())
+        self.round(around[:1])
+        if not self.losses:
+            return
+        latest = self.losses[::-1]
+        losses = list({id(loss): loss for loss in (latest[i % len(latest)] for i in chosen)}.values())
         errors: list[RuntimeError | None] = []
         for i in range(2):
             try:
@@ -387,7 +390,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.each(self._forget_gradients)
             return
         self._compare_gradients([loss.tolerance for loss in losses])
-        self.call(other)
+        self.round(around[1:])
 
     def _check_errors(self, errors: list[RuntimeError | None], losses: list[Loss]) -> None:
         cached, plain = map(str, errors)

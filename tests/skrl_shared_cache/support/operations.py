@@ -33,6 +33,7 @@ ANOTHER_TENSOR: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "numpy": lambda x: torch.from_numpy(x.detach().numpy()),
     "other strides": lambda x: x.detach().t().contiguous().t() if x.dim() == 2 else x.detach().clone(),
     "other alignment": _unaligned,
+    "row of a memory": lambda x: torch.stack([x.detach(), x.detach()])[1],
     "first half": lambda x: x[: x.shape[0] // 2] if x.shape[0] % 8 == 0 else x[:],
     "second half": lambda x: x[x.shape[0] // 2 :] if x.shape[0] % 8 == 0 else x[:],
     "leaf with grad": lambda x: x.detach().clone().requires_grad_(),

@@ -11,7 +11,7 @@ import torch.nn as nn
 
 from .lines import OBSERVATIONS, ActorCritic
 from .twins import Make, build
-from .zoo import FEATURES, OBSERVATION_SIZE, mlp
+from .zoo import FEATURES, OBSERVATION_SIZE, mlp, naive
 
 
 class Failure(Exception):
@@ -89,6 +89,24 @@ def features_as_output(base: Any) -> Any:
     return FeaturesAsOutput()
 
 
+def model_in_a_model(base: Any) -> Any:
+    """The value is that of another model, which holds the same trunk."""
+
+    class ModelInAModel(ActorCritic, base):
+        def __init__(self) -> None:
+            ActorCritic.__init__(self, base)
+            self.net = mlp()
+            self.critic = naive(base, trunk=lambda: self.net)
+            self.add_heads(FEATURES)
+
+        def compute(self, inputs: dict[str, Any], role: str = "") -> Any:
+            if role == "policy":
+                return self.answer(self.net(inputs[OBSERVATIONS]), role, inputs)
+            return self.critic.compute(inputs, role)
+
+    return ModelInAModel()
+
+
 @dataclass(frozen=True)
 class Subject:
     """A model to run, and how it may differ from its uncached twin.
@@ -114,11 +132,12 @@ class Subject:
 def build_for_all(make: Make, base: Any) -> Any:
     """Return a model that can be pickled, although its class is local to a function, and told to fail."""
     model = build(make, base)
-    kind = type(model)
-    kind.__module__, kind.__qualname__ = __name__, f"{kind.__name__}On{base.__name__}"
-    globals()[kind.__qualname__] = kind
-    if hasattr(kind, "answer"):
-        kind.answer = _answer_or_fail
+    for kind in {type(module) for module in model.modules()}:
+        if "<locals>" in kind.__qualname__:
+            kind.__module__, kind.__qualname__ = __name__, f"{kind.__name__}On{base.__name__}"
+            globals()[kind.__qualname__] = kind
+    if hasattr(type(model), "answer"):
+        type(model).answer = _answer_or_fail
     return model
 
 
