@@ -487,6 +487,19 @@ def test_a_sparse_output() -> None:
     assert "output: a tensor of layout torch.sparse_coo" in reasons(twins.cached)
 
 
+def test_a_view_that_torch_will_not_explain() -> None:
+    """Without grad it may be used; where it stands in a graph, torch refuses to tell."""
+    twins, base = warm_twins(), observations(seed=3)
+    with torch.no_grad():
+        view = base[:]
+    base.mul_(torch.full((), 2.0, requires_grad=True))
+    with pytest.raises(RuntimeError, match="modified inplace"):
+        _ = view.grad_fn
+    with torch.no_grad():
+        assert refusal(twins, make_inputs(view)) == "a view of what was written"
+        assert refusal(twins, A, make_inputs(view)) == "a view of what was written"
+
+
 class Measured(torch.Tensor):
     """A tensor of the user's own kind."""
 
