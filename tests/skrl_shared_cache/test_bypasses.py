@@ -497,7 +497,7 @@ def test_a_view_that_torch_will_not_explain() -> None:
         _ = view.grad_fn
     with torch.no_grad():
         assert refusal(twins, make_inputs(view)) == "a view of what was written"
-        assert refusal(twins, A, make_inputs(view)) == "a view of what was written"
+        assert "a view of what was written" in str(refusal(twins, A, make_inputs(view)))
 
 
 class Measured(torch.Tensor):

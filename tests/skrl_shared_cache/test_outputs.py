@@ -10,6 +10,8 @@ import torch
 import torch.nn as nn
 from torch.utils._pytree import tree_leaves
 
+from skrl_shared_cache import SharedCacheWarning
+
 from .support.lines import OBSERVATIONS, ActorCritic, act
 from .support.pairs import A, B, in_grad_mode, refusal, warm_twins
 from .support.twins import Twins, assert_same, seeded_act
@@ -86,6 +88,18 @@ def test_features_that_the_second_role_wrote_are_not_served_to_the_third(grad: b
         assert refusal(twins, roles=roles) is not None
 
 
+def test_a_second_role_that_begins_to_write_ends_the_sharing() -> None:
+    """After a thousand well-behaved pairs: it is told so, and both are right."""
+    twins = warm_twins(keeping)
+    twins.each(lambda model: setattr(model, "writer", "value"))
+    twins.each(lambda model: setattr(model, "write", WRITES["in place"]))
+    with torch.no_grad(), pytest.warns(SharedCacheWarning, match="role 'value' writes in place"):
+        twins.pair(A)
+    for inputs in (A, B):
+        assert refusal(twins, inputs) == "no entry"
+        twins.learn(inputs)
+
+
 def test_features_that_were_detached_from_their_graph_are_not_served() -> None:
     twins = warm_twins(keeping)
     assert refusal(twins, between=lambda: twins.each(lambda model: model.kept["policy"].detach_())) is not None
@@ -157,22 +171,24 @@ def taking_apart(base: Any) -> Any:
             ActorCritic.__init__(self, base)
             self.net = Nest()
             self.add_heads(FEATURES)
+            self.cost_head = nn.Linear(FEATURES, 1)
 
         def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
             nest = self.net(inputs[OBSERVATIONS])
             features = nest.pop("features") + nest["list"].pop() + nest["list"].pop()
             nest.clear()
-            return self.answer(features, role, inputs)
+            return (self.cost_head(features), {}) if role == "cost" else self.answer(features, role, inputs)
 
     return TakingApart()
 
 
 @both_grad_modes
-def test_dictionaries_and_lists_that_a_trunk_returns_belong_to_each_role(grad: bool) -> None:
-    twins = warm_twins(taking_apart)
+@pytest.mark.parametrize("roles", [("policy", "value"), ("policy", "value", "cost")], ids=["two roles", "three roles"])
+def test_dictionaries_and_lists_that_a_trunk_returns_belong_to_each_role(roles: tuple[str, ...], grad: bool) -> None:
+    twins = warm_twins(taking_apart, roles=roles)
     with in_grad_mode(grad):
         for inputs in (A, B):
-            assert refusal(twins, inputs) is None
+            assert refusal(twins, inputs, roles=roles) is None
 
 
 class Holding(nn.Module):
