@@ -278,6 +278,60 @@ def test_a_rollout_keeps_one_batch_of_features_at_most_and_none_after_a_pair(mak
 
 
 @pytest.mark.usefixtures("no_collector")
+def test_nothing_of_what_lies_within_a_memoized_method_is_kept_after_a_pair() -> None:
+    def make(base: Any, trunk: Any) -> Any:
+        class Method(ActorCritic, base):
+            shared_modules = ("features",)
+
+            def __init__(self) -> None:
+                ActorCritic.__init__(self, base)
+                self.net = trunk()
+                self.add_heads(FEATURES)
+
+            def features(self, inputs: torch.Tensor) -> torch.Tensor:
+                return torch.tanh(self.net(inputs))
+
+            def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+                return self.answer(self.features(inputs[OBSERVATIONS]), role, inputs)
+
+        return Method()
+
+    model = build(lambda base: make(base, Watched), SharedModel)
+    with torch.no_grad():
+        for seed, role in enumerate(("policy", "value", "policy", "value")):
+            model.compute(batch(naive, seed), role)  # so that two roles call the layer within
+        for seed in range(6):
+            for role in ("policy", "value"):
+                model.compute(batch(naive, seed), role)
+    assert alive(model.net.features) == 0
+
+
+@pytest.mark.filterwarnings("ignore:The shared cache leaves `net` alone")
+@pytest.mark.usefixtures("no_collector")
+def test_nothing_is_kept_of_a_trunk_that_was_refused_within_a_compute() -> None:
+    def make(base: Any, trunk: Any) -> Any:
+        class Siamese(ActorCritic, base):
+            def __init__(self) -> None:
+                ActorCritic.__init__(self, base)
+                self.net = trunk()
+                self.add_heads(FEATURES)
+
+            def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+                self.net.layers.weight.data[0] = float(len(role))  # no version counter moves
+                x = inputs[OBSERVATIONS]
+                return self.answer(self.net(x) + self.net(-x), role, inputs)
+
+        return Siamese()
+
+    model = build(lambda base: make(base, Watched), SharedModel)
+    with torch.no_grad():
+        for seed in range(6):
+            for role in ("policy", "value"):
+                model.compute(batch(naive, seed), role)
+    assert alive(model.net.features) == 0
+
+
+@pytest.mark.usefixtures("no_collector")
 def test_what_the_agents_of_ippo_need_is_kept_and_sixteen_batches_at_most() -> None:
     model = watched_model()
     for _ in range(2):

@@ -14,7 +14,7 @@ import torch.nn as nn
 
 from skrl_shared_cache import CacheMismatchError, SharedModel
 
-from .support.lines import OBSERVATIONS, act, make_inputs
+from .support.lines import OBSERVATIONS, ActorCritic, act, make_inputs
 from .support.pairs import A, in_grad_mode
 from .support.passes import Passes
 from .support.twins import Twins, build
@@ -221,6 +221,29 @@ def test_every_hit_runs_the_trunk_once_more() -> None:
         for role in ("policy", "value"):
             act(model, make_inputs(observations(seed=seed)), role)
         assert passes.take() == 2
+
+
+def test_the_recomputation_asks_no_cache_and_counts_nowhere() -> None:
+    """A named part of a named trunk is memoized by itself, but not while the trunk is verified."""
+
+    class Nested(ActorCritic, Verifying):
+        shared_modules = ("net", "net.0")
+
+        def __init__(self) -> None:
+            ActorCritic.__init__(self, Verifying)
+            self.net = nn.Sequential(mlp(), nn.ELU())
+            self.add_heads(FEATURES)
+
+        def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+            return self.answer(self.net(inputs[OBSERVATIONS]), role, inputs)
+
+    model = Nested()
+    for seed in range(8):
+        before = model.cache_info()
+        for role in ("policy", "value"):
+            act(model, make_inputs(observations(seed=seed)), role)
+    after = model.cache_info()
+    assert (after.hits - before.hits, after.misses - before.misses) == (1, 1)
 
 
 def test_gradients_flow_through_the_pass_that_was_verified() -> None:

@@ -186,11 +186,11 @@ class AnyOrder(RuleBasedStateMachine):
         self.each(lambda side: setattr(side.model, "fails", False))
 
     @precondition(lambda self: self.subject.make.__name__ == "in_place_heads")
-    @rule(roles=st.lists(index, min_size=1, max_size=3))
-    def scribble_into_the_features(self, roles: list[int]) -> None:
+    @rule(around=around)
+    def scribble_into_the_features(self, around: tuple[int, ...]) -> None:
         self.has_scribbled = True
         self.each(lambda side: setattr(side.model, "scribbles", True))
-        self.round(roles)
+        self.round(around)
         self.each(lambda side: setattr(side.model, "scribbles", False))
 
     @rule(other=index)
