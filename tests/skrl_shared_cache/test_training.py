@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from skrl_shared_cache import SharedModel, cached_preprocessor
 
-from .support.agents import EPOCHS, MINI_BATCHES, ROLLOUT, trained, trained_game
+from .support.agents import EPOCHS, MINI_BATCHES, ROLLOUT, trained
 from .support.drift import DriftEnv
 from .support.lines import SKRL_2, make_inputs
 from .support.passes import Passes
@@ -173,30 +173,6 @@ def test_time_limit_bootstrap_adds_one_pass_for_each_step_that_truncates() -> No
         # the policy of the next step could take the bootstrap's features: its own probation makes up for it
         probation = PROBATION if SKRL_2 and model is cached else 0
         assert passes.take() == expected + extra + probation
-
-
-# skrl 1.4's MAPPO asks for the value of the state, and for the policy of the observations: there is nothing to share
-@pytest.mark.parametrize("name", ["IPPO", "MAPPO"] if SKRL_2 else ["IPPO"])
-def test_one_model_for_all_agents_runs_its_trunk_once_per_pair(name: str) -> None:
-    """From the second update on: skrl 1.4 asks for the policies of all agents, then for the values of all, until which
-    the cache has kept too few entries."""
-    counts = []
-    for updates in (2, 3):
-        model = build(naive, SharedModel)
-        passes = Passes(model.net)
-        agents = len(trained_game(name, model, updates).possible_agents)
-        counts.append(passes.take())
-    assert counts[1] - counts[0] == agents * (ROLLOUT + 1 + learning_pairs(name))
-
-
-@pytest.mark.parametrize("name", ["IPPO", "MAPPO"])
-def test_one_model_for_all_agents_learns_as_without_the_cache(name: str) -> None:
-    vectors = []
-    for base in (SharedModel, TwoPass):
-        model = build(naive, base)
-        trained_game(name, model, updates=1)
-        vectors.append(nn.utils.parameters_to_vector(model.parameters()).detach())
-    assert (vectors[0] - vectors[1]).abs().max() <= 1e-6
 
 
 # --------------------------------------------------------------------------------------- equality checks, host syncs

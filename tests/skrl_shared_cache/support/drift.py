@@ -70,7 +70,8 @@ class DriftWrapper(Wrapper):
         return self._env.reset(), {}
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Any]:
-        return (*self._env.step(actions), {})
+        observations, *rest = self._env.step(actions)
+        return observations, *rest, {"amp_obs": observations.clone()}  # AMP: the motion that its discriminator judges
 
     def state(self) -> torch.Tensor | None:
         return None
@@ -98,7 +99,7 @@ class DriftGame:
 
 
 class DriftGameWrapper(MultiAgentEnvWrapper):
-    """skrl's view of a :class:`DriftGame`, on both lines. skrl 1.4's MAPPO sees the first agent's view as the state."""
+    """skrl's view of a :class:`DriftGame`, on both lines. The state of skrl 1.4's MAPPO is the mean of all views."""
 
     def reset(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         self._last = {uid: env.reset() for uid, env in self._env.envs.items()}
@@ -110,7 +111,7 @@ class DriftGameWrapper(MultiAgentEnvWrapper):
         return (self._last, *rest, {})
 
     def state(self) -> Any:
-        return dict.fromkeys(self.possible_agents) if SKRL_2 else self._last["left"]
+        return dict.fromkeys(self.possible_agents) if SKRL_2 else torch.stack([*self._last.values()]).mean(dim=0)
 
     def render(self, *args: Any, **kwargs: Any) -> None:
         return None
