@@ -1,7 +1,8 @@
 """PPO on snake: a categorical policy and its value share a trunk, which runs once per pair instead of twice.
 
 This is a plain skrl script. What makes the trunk run once is the last base class of the model, and nothing else;
-``--base plain`` trains with skrl's own ``Model`` in its place. Runs on skrl 1.4.3 and 2.x.
+``--base plain`` trains with skrl's own ``Model`` in its place. Runs on skrl 1.4.3 and 2.x, also in several processes:
+``torchrun --nproc-per-node=2 examples/ppo_snake.py``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import distributed_cpu  # isort: skip  # noqa: F401  # before skrl
 import gymnasium
 import skrl
 import torch

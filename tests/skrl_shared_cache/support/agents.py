@@ -150,7 +150,7 @@ def train(agent: Any, env: Any, updates: int) -> None:
 
 
 def trained_game(name: str, model: Any, updates: int, **overrides: Any) -> Any:
-    """Train a model of all agents, or one for each, with IPPO or MAPPO on a new :class:`DriftGame`; return the agents."""
+    """Train a model of all agents, or one for each, with IPPO or MAPPO on a new :class:`DriftGame`; return these."""
     env = DriftGameWrapper(DriftGame())
     agent = make_multi_agent(name, model, env, **overrides)
     train(agent, env, updates)
