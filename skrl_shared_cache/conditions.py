@@ -10,8 +10,8 @@ from torch import nn
 
 from skrl_shared_cache.entries import Entry
 from skrl_shared_cache.mode import why_modes_differ
-from skrl_shared_cache.module_state import ModuleState
-from skrl_shared_cache.tensors import TensorRecord, equals, is_alias, may_equal, state_of
+from skrl_shared_cache.module_state import WRITTEN, ModuleState
+from skrl_shared_cache.tensors import equals, is_alias, may_equal
 
 DIFFER = "inputs differ"
 NEEDS_EQUALITY = "inputs may be equal"
@@ -26,7 +26,7 @@ def why_refused(
     structure: Any,
     tensors: Sequence[torch.Tensor],
 ) -> str | None:
-    """Look for a reason why a trunk might now return something else than it did for an entry; cheapest first.
+    """Look for a reason why a trunk might now return something else than it did for an entry.
 
     :param entry: Entry.
     :param mode: Mode of the call.
@@ -42,35 +42,30 @@ def why_refused(
     if structure != entry.structure:
         return DIFFER
     needs_equality = False
-    for record, tensor in zip(entry.inputs, tensors):
-        seen, seen_state, _ = record
-        # the version first: of a view whose base was written, torch may refuse to tell the grad_fn
-        if seen._version != seen_state[0] or state_of(seen) != seen_state:
-            return "inputs were written"
-        if tensor is not seen and not is_alias(record, tensor):
-            if not may_equal(record, tensor):
+    for index, (seen, tensor) in enumerate(zip(entry.inputs, tensors)):
+        if tensor is seen:
+            continue
+        if seen._version != entry.snapshot.versions[index]:
+            return WRITTEN
+        if not is_alias(seen, tensor):
+            if not may_equal(seen, tensor):
                 return OTHER_GRAPH if tensor.requires_grad else DIFFER
             needs_equality = True
-    for output, output_state, _ in entry.outputs:
-        if output._version != output_state[0] or state_of(output) != output_state:
-            return "output was written"
-        if output._backward_hooks or (output.retains_grad and output.grad_fn is not None):
-            return "output has a hook, or retains its gradient"  # meant for one role alone
-    changed = state.why_changed(module, entry.state)
+    changed = state.why_changed(module, entry.snapshot)
     if changed is not None:
         return changed
+    for output in entry.outputs:
+        if output.requires_grad and (output._backward_hooks or (output.retains_grad and output.grad_fn is not None)):
+            return "output has a hook, or retains its gradient"  # meant for one role alone
     return NEEDS_EQUALITY if needs_equality else None
 
 
-def are_equal(records: list[TensorRecord], tensors: Sequence[torch.Tensor]) -> bool:
-    """Compare tensors with recorded ones bit by bit. Waits for the device.
+def are_equal(seen: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> bool:
+    """Compare tensors with seen ones bit by bit. Waits for the device.
 
-    :param records: Records of inputs, for which :py:func:`why_refused` returned :py:data:`NEEDS_EQUALITY`.
+    :param seen: Inputs of an entry, for which :py:func:`why_refused` returned :py:data:`NEEDS_EQUALITY`.
     :param tensors: Tensors.
 
     :return: True if all are the same, or have the same bits.
     """
-    return all(
-        record[0] is tensor or is_alias(record, tensor) or equals(record[0], tensor)
-        for record, tensor in zip(records, tensors)
-    )
+    return all(one is other or is_alias(one, other) or equals(one, other) for one, other in zip(seen, tensors))

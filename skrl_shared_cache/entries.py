@@ -11,7 +11,7 @@ import torch
 
 from skrl_shared_cache.module_state import Snapshot
 from skrl_shared_cache.replay import Before
-from skrl_shared_cache.tensors import TensorRecord, is_alias
+from skrl_shared_cache.tensors import is_alias
 
 MOST_ENTRIES = 16
 
@@ -20,48 +20,34 @@ class Entry:
     """One forward pass of a trunk: all that it depended on, and what it returned.
 
     :param structure: Arguments without their tensors.
-    :param inputs: Records of those tensors, from before the pass.
-    :param state: State of the module, from before the pass.
+    :param inputs: Those tensors.
     :param mode: Mode of the pass.
+    :param snapshot: The inputs and the module, from before the pass.
     :param served: Roles that need it no more: see :py:attr:`Session.served`.
     :param generation: Generation of the memo when it began.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "before",
-        "generation",
-        "inputs",
-        "is_new",
-        "is_second",
-        "mode",
-        "output",
-        "outputs",
-        "served",
-        "state",
-        "structure",
-    )  # fmt: skip
+    output: Any = None
+    outputs: Sequence[torch.Tensor] = ()
+    is_new = True  # nothing has been stored yet
+    is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
+    before: Before | None = None
 
     def __init__(
         self,
         structure: Any,
-        inputs: list[TensorRecord],
-        state: Snapshot,
+        inputs: Sequence[torch.Tensor],
         mode: Any,
+        snapshot: Snapshot,
         served: dict[Hashable, int],
         generation: int,
     ) -> None:
         self.structure = structure
         self.inputs = inputs
-        self.state = state
         self.mode = mode
-        self.generation = generation
+        self.snapshot = snapshot
         self.served = served
-        self.output: Any = None
-        self.outputs: list[TensorRecord] = []
-        self.is_new = True  # nothing has been stored yet
-        self.before: Before | None = None
-        self.is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
+        self.generation = generation
 
     def repeats(self, other: Entry) -> bool:
         """Whether this is another pass on the very same inputs.
@@ -72,8 +58,7 @@ class Entry:
         """
         if self.structure != other.structure:
             return False
-        pairs = zip(other.inputs, self.inputs)
-        return all(tensor is record[0] or is_alias(record, tensor) for record, (tensor, _, _) in pairs)
+        return all(new is old or is_alias(old, new) for old, new in zip(other.inputs, self.inputs))
 
 
 class Gone:
@@ -86,7 +71,7 @@ class Gone:
     def __init__(self, entry: Entry, reason: str) -> None:
         self.reason = reason
         self._served = entry.served
-        self._first_input = weakref.ref(entry.inputs[0][0]) if entry.inputs else None
+        self._first_input = weakref.ref(entry.inputs[0]) if entry.inputs else None
 
     def is_wanted(self, role: Hashable, inputs: Sequence[torch.Tensor]) -> bool:
         """Whether a role asks for this entry, rather than beginning a pair of its own.

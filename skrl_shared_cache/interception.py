@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import nn
+from torch.compiler import is_dynamo_compiling
 from torch.nn.modules import module as torch_module
 
 from skrl_shared_cache.memo import Memo
@@ -45,12 +45,14 @@ class Shim:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         memo, module = self.memo, self.module
         run = self.original or module._call_impl
-        session = None if torch.compiler.is_compiling() else active.session
-        if session is None or session.transparent or memo.is_refused or any(_GLOBAL_HOOKS):
+        session = None if is_dynamo_compiling() else active.session
+        if session is None or session.transparent:
             return run(*args, **kwargs)
         if session.running_units and not memo.is_named:
             return run(*args, **kwargs)  # within a trunk that is memoized as a whole
-        if session.role not in memo.roles or not memo.is_shared:
+        if memo.is_refused or any(_GLOBAL_HOOKS):
+            return run(*args, **kwargs)
+        if session.role not in memo.ready:
             was_shared = memo.is_shared
             memo.watch(session.role)
             if not was_shared:

@@ -15,11 +15,10 @@ from skrl_shared_cache import live
 from skrl_shared_cache.conditions import DIFFER, NEEDS_EQUALITY, OTHER_GRAPH, are_equal, why_refused
 from skrl_shared_cache.entries import Entry, Slot
 from skrl_shared_cache.errors import warn
-from skrl_shared_cache.mode import bypass_reason, current_mode
+from skrl_shared_cache.mode import current_mode
 from skrl_shared_cache.module_state import ModuleState
 from skrl_shared_cache.replay import read_before
 from skrl_shared_cache.session import Session
-from skrl_shared_cache.tensors import state_of
 from skrl_shared_cache.trees import Unsupported, copy_containers, flatten, versions_of
 from skrl_shared_cache.trial import verify, why_untrusted
 
@@ -41,6 +40,7 @@ class Memo:
         self.is_named = self.is_shared = is_named
         self.is_refused = False
         self.roles: set[Hashable] = set()
+        self.ready: set[Hashable] | tuple[()] = ()  # the roles, if the trunk is shared and not refused
         self.generation = 0  # moves with every drop: a pass that was running then is not stored
         self.reference = live.reference_to(self)
         self._state = ModuleState()
@@ -56,6 +56,10 @@ class Memo:
     def name_it(self) -> None:
         """Memoize the trunk without waiting until two roles have called it."""
         self.is_named = self.is_shared = True
+        self._update_ready()
+
+    def _update_ready(self) -> None:
+        self.ready = self.roles if self.is_shared and not self.is_refused else ()
 
     def watch(self, role: Hashable) -> None:
         """Note that a role calls the trunk.
@@ -69,6 +73,7 @@ class Memo:
         if not self.is_shared and len(self.roles) > 1:
             self.is_shared = True
             Memo.changes += 1
+        self._update_ready()
 
     def refuse(self, why: str, fix: str) -> None:
         """Never memoize the trunk again, and say so once.
@@ -79,6 +84,7 @@ class Memo:
         self.drop("not memoized any more")
         if not self.is_refused:
             self.is_refused = True
+            self._update_ready()
             Memo.changes += 1
             warn(
                 f"The shared cache leaves `{self.name}` alone from now on: {why}. {fix}",
@@ -112,12 +118,20 @@ class Memo:
 
         :return: What the trunk returns.
         """
+        tensors: Sequence[torch.Tensor]
+        structure: Any = None
         try:
-            x = args[0] if len(args) == 1 and not kwargs else None
-            if type(x) is torch.Tensor and x.layout is torch.strided and not x.is_nested:
-                slot, entry = self._look_up(session, module, None, args)
+            if (
+                len(args) == 1
+                and not kwargs
+                and type(args[0]) is torch.Tensor
+                and args[0].layout is torch.strided
+                and not args[0].is_nested
+            ):
+                tensors = args
             else:
-                slot, entry = self.look_up(session, module, (args, kwargs))
+                structure = flatten((args, kwargs), tensors := [])
+            slot, entry = self.look_up(session, module, structure, tensors)
         except Unsupported as reason:
             session.counters.bypass(str(reason))
             return run(*args, **kwargs)
@@ -128,7 +142,7 @@ class Memo:
                 output = run(*args, **kwargs)
             finally:
                 session.running_units -= 1
-            if entry.structure is not None and flatten((args, kwargs), []) != entry.structure:
+            if structure is not None and flatten((args, kwargs), []) != structure:
                 session.counters.bypass("the trunk writes into its arguments")
             elif not self.is_refused and entry.generation == self.generation:
                 self.store(session, slot, entry, module, output)
@@ -138,26 +152,21 @@ class Memo:
             return self.use(session, entry)
         return self._compare(session, entry, module, run, args, kwargs)
 
-    def look_up(self, session: Session, module: nn.Module, arguments: Any) -> tuple[Slot, Entry]:
+    def look_up(
+        self, session: Session, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
+    ) -> tuple[Slot, Entry]:
         """Look for an entry that may be used now.
 
         :param session: Running compute.
         :param module: Module whose parameters and buffers the trunk depends on.
-        :param arguments: Nested arguments of the trunk.
+        :param structure: Arguments of the trunk without their tensors.
+        :param tensors: Tensors of the arguments.
 
         :return: The slot of the call, and an entry. It may be a new one, for a pass that begins now.
 
         :raises Unsupported: If the call must bypass the cache.
         """
-        tensors: list[torch.Tensor] = []
-        return self._look_up(session, module, flatten(arguments, tensors), tensors)
-
-    def _look_up(
-        self, session: Session, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
-    ) -> tuple[Slot, Entry]:
-        reason = bypass_reason()
-        if reason is not None:
-            raise Unsupported(reason)
+        mode = current_mode()
         if self._session == session.number:
             self._position += 1
         else:
@@ -166,22 +175,23 @@ class Memo:
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = Slot()
-        role, mode = session.role, current_mode()
         try:
             if slot.entries or slot.is_missed:
                 found = self._find(session, slot, mode, module, structure, tensors)
                 if found is not None:
                     return slot, found
-            inputs = [(tensor, state_of(tensor), tensor.untyped_storage()) for tensor in tensors]
-            session.served[role] = -1
-            entry = Entry(structure, inputs, self._state.snapshot(module), mode, session.served, self.generation)
-            entry.is_second, slot.was_refused = slot.was_refused, False
+            snapshot = self._state.snapshot(module, tensors)
         except RuntimeError as error:
             if "Inference tensors do not track version counter" in str(error):
                 raise Unsupported("an inference tensor") from None
             if "modified inplace" in str(error):
                 raise Unsupported("a view of what was written") from None
             raise
+        role = session.role
+        session.served[role] = -1
+        entry = Entry(structure, tensors, mode, snapshot, session.served, self.generation)
+        if slot.was_refused:
+            entry.is_second, slot.was_refused = True, False
         settled = role, module.training, torch.is_grad_enabled()
         if session.mode == "verify" or (settled not in self._settled and self._has_trial_ahead(settled)):
             entry.before = read_before(self._state.modules(module))
@@ -230,25 +240,26 @@ class Memo:
         :param module: Module whose parameters and buffers the trunk depends on.
         :param output: What the pass returned.
         """
-        tensors: list[torch.Tensor] = []
+        outputs: list[torch.Tensor] = []
         try:
             if type(output) is torch.Tensor and output.layout is torch.strided:
-                tensors.append(output)
+                outputs.append(output)
                 entry.output = output
             else:
-                flatten(output, tensors)
+                flatten(output, outputs)
                 entry.output = copy_containers(output)
-            entry.state = self._state.after_forward(module, entry.state)
+            self._state.complete(module, entry.snapshot, outputs)
         except Unsupported as reason:
             session.counters.bypass(f"output: {reason}")
             return
         entry.is_new = False
-        entry.outputs = [(tensor, state_of(tensor), tensor.untyped_storage()) for tensor in tensors]
-        if torch.is_grad_enabled():
-            for grad_fn in {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}:
+        entry.outputs = outputs
+        if entry.snapshot.requires_grad is not None:
+            for grad_fn in {tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None}:
                 grad_fn.register_prehook(_DropAtBackward(slot, entry))
         slot.add(entry)
-        session.features += [(None, tensor, 0, False) for tensor in tensors]
+        for tensor in outputs:
+            session.features.append((None, tensor, 0, False))
         live.memos[id(self)] = self.reference
 
     def mark_served(self, session: Session, slot: Slot, entry: Entry) -> None:
@@ -273,7 +284,8 @@ class Memo:
         """
         session.counters.hits += not session.running_units
         output = entry.output
-        session.features += [(self, tensor, state[0], state[2]) for tensor, state, _ in entry.outputs]
+        for tensor in entry.outputs:  # a moment ago, their versions were the recorded ones
+            session.features.append((self, tensor, tensor._version, tensor.requires_grad))
         return output if type(output) is torch.Tensor else copy_containers(output)
 
     def _compare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import types
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -68,7 +68,7 @@ class ModelCache:
         self._containers: list[tuple[nn.Module, list[nn.Module | None]]] = []
         self._seen_changes = -1
         self._computes: dict[Hashable, int] = {}
-        self._settled_roles: set[Hashable] = set()
+        self._plans: dict[Hashable, list[Shim]] = {}  # of the roles that need not be watched any more
         self._has_warned = False
 
     def __deepcopy__(self, copies: Any) -> ModelCache:
@@ -115,7 +115,7 @@ class ModelCache:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        shims = () if session.transparent else self._shims_for(model, session.role)
+        shims: Sequence[Shim] = () if session.transparent else self._shims_for(model, session.role)
         try:
             active.session = session
             for shim in shims:
@@ -232,20 +232,22 @@ class ModelCache:
         return self._counters.info()
 
     def _shims_for(self, model: SharedModel, role: Hashable) -> list[Shim]:
-        if self._seen_changes != Memo.changes or list(model._modules.values()) != self._children:
+        if (
+            self._seen_changes != Memo.changes
+            or [*model._modules.values()] != self._children
+            or any([*container._modules.values()] != children for container, children in self._containers)
+        ):
             self._rebuild(model)
-        for container, children in self._containers:
-            if list(container._modules.values()) != children:
-                self._rebuild(model)
-                break
-        if role in self._settled_roles and self._shared:
-            return self._shared
+        shims = self._plans.get(role)
+        if shims is not None:
+            return shims
         computes = self._computes[role] = self._computes.get(role, 0) + 1
         if computes <= WATCHED_COMPUTES:
             return self._candidates
-        self._settled_roles.add(role)
         if computes == PAIRS_BEFORE_WARNING:
             self._warn_if_in_vain(model)
+        if self._shared:
+            self._plans[role] = self._shared
         return self._shared
 
     def _rebuild(self, model: SharedModel) -> None:
@@ -258,8 +260,8 @@ class ModelCache:
         shims = {module: shim_of(module, name) for module, name in {**candidates, **named}.items()}
         if shims.keys() != self._shims.keys():
             self._computes.clear()  # watch again
-            self._settled_roles.clear()
         self._shims = shims
+        self._plans.clear()
         for module in named:
             self._shims[module].memo.name_it()
         self._candidates = [shim for shim in self._shims.values() if not shim.memo.is_refused]

@@ -1,10 +1,11 @@
-"""The parameters, buffers, training flags and structure of a module, and whether they changed.
+"""What a pass depends on: inputs, parameters, buffers, training flags and structure; and whether they changed.
 
 They are read twice per policy/value pair, so all loops over them are left to ``map``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
@@ -14,11 +15,15 @@ from torch import nn
 
 from skrl_shared_cache.trees import Unsupported
 
+WRITTEN = "inputs were written"
+
 _TYPES = {torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter)}
 _values = dict.values
 _training = attrgetter("training")
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
+_grad_fn = attrgetter("grad_fn")
+_shape = attrgetter("shape")
 _address = torch.Tensor.data_ptr
 _numel = torch.Tensor.numel
 _strides = torch.Tensor.stride
@@ -36,17 +41,100 @@ class Held(NamedTuple):
     addresses: list[int]
     storages: list[Any]
     """``p.data = other`` changes nothing but the address, which may be used again unless the storage is held."""
+    numels: list[int]
+    strides: list[tuple[int, ...]]
 
 
-class Snapshot(NamedTuple):
-    """A module before a forward pass; its buffers after it."""
+class Snapshot:
+    """The inputs and the module as they are before a pass; its buffers and its outputs after it."""
 
-    training: list[bool]
-    held: Held
-    figures: list[Any]
-    """Versions, addresses, sizes, strides and, in grad mode, requires_grad of the parameters."""
-    buffers: Held | None
-    buffer_figures: list[Any]
+    outputs: Sequence[torch.Tensor] = ()
+    buffers: Held | None = None
+    buffer_figures: Any = None
+    requires_grad: list[bool] | None = None  # nobody asks without grad mode
+    grad_fns: list[Any]
+
+    def __init__(self, inputs: Sequence[torch.Tensor], training: list[bool], held: Held) -> None:
+        self.inputs = inputs
+        self.training = training
+        self.held = held
+        self.tensors = tensors = [*inputs, *held.tensors]  # and the outputs, later; the figures follow this order
+        self.versions = [*map(_version, tensors)]
+        self.addresses = [*map(_address, tensors)]
+        self.shapes = [*map(_shape, inputs)]
+        self.strides = [*map(_strides, inputs)]
+        if torch.is_grad_enabled():
+            self.requires_grad = [*map(_requires_grad, tensors)]
+            self.grad_fns = [*map(_grad_fn, inputs)]
+
+    def add_outputs(self, outputs: Sequence[torch.Tensor]) -> None:
+        """Watch what the pass returned, too.
+
+        :param outputs: Tensors.
+
+        :raises Unsupported: If they require grad though the pass ran without grad mode.
+        """
+        self.outputs = outputs
+        for output in outputs:
+            self.tensors.append(output)
+            self.versions.append(output._version)
+            self.addresses.append(output.data_ptr())
+            if self.requires_grad is not None:
+                self.requires_grad.append(output.requires_grad)
+                self.grad_fns.append(output.grad_fn)
+            elif output.requires_grad:
+                raise Unsupported("grad mode enabled within the trunk")
+
+    def why_changed(self) -> str | None:
+        """Compare the tensors with what they were.
+
+        :return: What changed, in a few words, or None.
+        """
+        tensors, inputs, held = self.tensors, self.inputs, self.held
+        versions = [*map(_version, tensors)]
+        addresses = [*map(_address, tensors)]
+        if (
+            versions == self.versions
+            and addresses == self.addresses
+            and [*map(_shape, inputs)] == self.shapes
+            and [*map(_strides, inputs)] == self.strides
+            and [*map(_numel, held.tensors)] == held.numels
+            and [*map(_strides, held.matrices)] == held.strides
+        ):
+            if self.requires_grad is None:
+                return "output was written" if any(map(_requires_grad, self.outputs)) else None
+            # the versions first: of a view whose base was written, torch may refuse to tell the grad_fn
+            grad_fns = map(_grad_fn, chain(inputs, self.outputs))
+            if [*map(_requires_grad, tensors)] == self.requires_grad and all(map(is_, grad_fns, self.grad_fns)):
+                return None
+        return self._name_of_first_change(versions, addresses)
+
+    def _name_of_first_change(self, versions: list[int], addresses: list[int]) -> str:
+        figures = zip(versions, self.versions, addresses, self.addresses, self.requires_grad or self.versions)
+        has_changed = [
+            version != old_version
+            or address != old_address
+            or (self.requires_grad is not None and tensor.requires_grad is not old_requires_grad)
+            for tensor, (version, old_version, address, old_address, old_requires_grad) in zip(self.tensors, figures)
+        ]
+        end = len(self.inputs)
+        layouts = [*map(_shape, self.inputs)], [*map(_strides, self.inputs)]
+        if any(has_changed[:end]) or layouts != (self.shapes, self.strides):
+            return WRITTEN
+        begin = end + len(self.held.tensors)
+        if any(has_changed[end:begin]):
+            return "parameters changed"
+        if any(has_changed[begin:]):
+            return "output was written"
+        if self.requires_grad is not None and any(
+            now is not old for now, old in zip(map(_grad_fn, self.inputs), self.grad_fns)
+        ):
+            return WRITTEN
+        if self.requires_grad is not None and any(
+            now is not old for now, old in zip(map(_grad_fn, self.outputs), self.grad_fns[end:])
+        ):
+            return "output was written"
+        return "parameters changed"  # their sizes or strides
 
 
 class _Tree(NamedTuple):
@@ -77,46 +165,42 @@ class ModuleState:
         """
         return [root, *(self._tree or self._walk(root)).submodules]
 
-    def snapshot(self, root: nn.Module) -> Snapshot:
+    def snapshot(self, root: nn.Module, inputs: Sequence[torch.Tensor]) -> Snapshot:
         """Record the state before a forward pass.
 
         :param root: Root of the tree.
+        :param inputs: Tensors that the pass gets.
 
         :return: Snapshot.
 
         :raises Unsupported: If a parameter or buffer is of a type that the cache cannot watch, or not initialized yet.
         :raises RuntimeError: If one is an inference tensor.
         """
-        tree = self._tree or self._walk(root)
-        if any(tree.empty):
-            tree = self._walk(root)
-        values = list(chain.from_iterable(map(_values, tree.dictionaries)))
-        last = self._held
-        if last is None or not _is_same(values, last):
-            last, tree = None, self._walk(root)  # another child has parameters of its own
-            values = list(chain.from_iterable(map(_values, tree.dictionaries)))
-        training = [root.training, *map(_training, tree.submodules)]
-        held, figures = _read(values, last)
+        tree, held = self._tree or self._walk(root), self._held
+        values = [*chain.from_iterable(map(_values, tree.dictionaries))]
+        if any(tree.empty) or held is None or len(values) != len(held.values) or not all(map(is_, values, held.values)):
+            tree = self._walk(root)  # another child has parameters of its own
+            held = _hold(tree.dictionaries)
+        snapshot = Snapshot(inputs, [root.training, *map(_training, tree.submodules)], held)
+        if snapshot.addresses[len(inputs) :] != held.addresses:
+            snapshot.held = held = _hold(tree.dictionaries)
         self._held = held
-        if not tree.buffers:
-            return Snapshot(training, held, figures, None, [])
-        buffers, buffer_figures = self._read_buffers(tree)
-        return Snapshot(training, held, figures, buffers, buffer_figures)
+        if tree.buffers:
+            self._read_buffers(tree, snapshot)
+        return snapshot
 
-    def after_forward(self, root: nn.Module, snapshot: Snapshot) -> Snapshot:
-        """Record the buffers again: batch and spectral normalization write them in the forward pass.
+    def complete(self, root: nn.Module, snapshot: Snapshot, outputs: Sequence[torch.Tensor]) -> None:
+        """Record what a pass returned, and the buffers again: batch and spectral normalization write them in it.
 
         :param root: Root of the tree.
         :param snapshot: Snapshot that was taken before it.
+        :param outputs: Tensors that it returned.
 
-        :return: Snapshot with the buffers as they are now.
-
-        :raises Unsupported: As for :py:meth:`snapshot`.
+        :raises Unsupported: As for :py:meth:`snapshot`, and if they require grad though it ran without grad mode.
         """
-        if snapshot.buffers is None:
-            return snapshot
-        buffers, figures = self._read_buffers(self._tree or self._walk(root))
-        return snapshot._replace(buffers=buffers, buffer_figures=figures)
+        snapshot.add_outputs(outputs)
+        if snapshot.buffers is not None:
+            self._read_buffers(self._tree or self._walk(root), snapshot)
 
     def release(self) -> None:
         """Let go of the memory that the last snapshot holds."""
@@ -131,27 +215,29 @@ class ModuleState:
         :return: What changed, in a few words, or None.
         """
         submodules, dictionaries, all_buffers, empty = self._tree or self._walk(root)
-        training, held, figures, buffers, buffer_figures = snapshot
-        if [root.training, *map(_training, submodules)] != training:
+        if [root.training, *map(_training, submodules)] != snapshot.training:
             return "train/eval mode changed"
-        if any(empty) or not _is_same(list(chain.from_iterable(map(_values, dictionaries))), held):
+        changed = snapshot.why_changed()
+        if changed is not None:
+            self._held = None
+            return changed
+        values, held = [*chain.from_iterable(map(_values, dictionaries))], snapshot.held.values
+        if any(empty) or len(values) != len(held) or not all(map(is_, values, held)):
             self._tree = None
             return "parameters changed"
-        if _figures(held) != figures:
-            return "parameters changed"
-        if buffers is not None and (
-            not _is_same(list(chain.from_iterable(map(_values, all_buffers))), buffers)
-            or _figures(buffers) != buffer_figures
-        ):
-            return "buffers changed"
+        buffers = snapshot.buffers
+        if buffers is not None:
+            values = [*chain.from_iterable(map(_values, all_buffers))]
+            if not _is_same(values, buffers) or _figures(buffers) != snapshot.buffer_figures:
+                return "buffers changed"
         return None
 
-    def _read_buffers(self, tree: _Tree) -> tuple[Held, list[Any]]:
-        values = list(chain.from_iterable(map(_values, tree.buffers)))
-        last = self._buffers
-        held, figures = _read(values, last if last is not None and _is_same(values, last) else None)
-        self._buffers = held
-        return held, figures
+    def _read_buffers(self, tree: _Tree, snapshot: Snapshot) -> None:
+        values = [*chain.from_iterable(map(_values, tree.buffers))]
+        held = self._buffers
+        if held is None or not _is_same(values, held) or [*map(_address, held.tensors)] != held.addresses:
+            held = self._buffers = _hold(tree.buffers)
+        snapshot.buffers, snapshot.buffer_figures = held, _figures(held)
 
     def _walk(self, root: nn.Module) -> _Tree:
         modules = list(root.modules())
@@ -174,28 +260,34 @@ def _hooks_of(module: nn.Module) -> tuple[Any, ...]:
     return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
 
 
-def _read(values: list[Any], last: Held | None) -> tuple[Held, list[Any]]:
-    if last is not None:
-        figures = _figures(last)
-        count = len(last.tensors)
-        if figures[count : 2 * count] == last.addresses:
-            return last, figures
+def _hold(dictionaries: list[dict[str, Any]]) -> Held:
+    values = [*chain.from_iterable(map(_values, dictionaries))]
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
             raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}, {tensor.layout}")
     matrices = [tensor for tensor in tensors if tensor.dim() > 1]
-    held = Held(values, tensors, matrices, list(map(_address, tensors)), list(map(_storage, tensors)))
-    return held, _figures(held)
+    return Held(
+        values,
+        tensors,
+        matrices,
+        [*map(_address, tensors)],
+        [*map(_storage, tensors)],
+        [*map(_numel, tensors)],
+        [*map(_strides, matrices)],
+    )
 
 
 def _is_same(values: list[Any], held: Held) -> bool:
-    return len(values) == len(held[0]) and all(map(is_, values, held[0]))
+    return len(values) == len(held.values) and all(map(is_, values, held.values))
 
 
-def _figures(held: Held) -> list[Any]:
-    _, tensors, matrices, _, _ = held
-    figures = [*map(_version, tensors), *map(_address, tensors), *map(_numel, tensors), *map(_strides, matrices)]
-    if torch.is_grad_enabled():
-        figures += map(_requires_grad, tensors)
-    return figures
+def _figures(held: Held) -> tuple[Any, ...]:
+    tensors = held.tensors
+    return (
+        [*map(_version, tensors)],
+        [*map(_address, tensors)],
+        [*map(_numel, tensors)],
+        [*map(_strides, held.matrices)],
+        [*map(_requires_grad, tensors)],
+    )

@@ -14,20 +14,20 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from skrl_shared_cache.mode import bypass_reason, current_mode
+from skrl_shared_cache.mode import current_mode
 from skrl_shared_cache.module_state import ModuleState, Snapshot
-from skrl_shared_cache.tensors import DISTINCT, TensorRecord, is_unchanged, record_tensor
+from skrl_shared_cache.tensors import DISTINCT
 from skrl_shared_cache.trees import Unsupported, flatten
 
 Preprocessor = TypeVar("Preprocessor", bound=nn.Module)
 
 
 class _Last(NamedTuple):
-    raw: TensorRecord
+    raw: torch.Tensor
     arguments: Any
-    state: Snapshot
     mode: Any
-    output: TensorRecord
+    snapshot: Snapshot
+    output: torch.Tensor
 
 
 _marks = itertools.count()
@@ -65,32 +65,29 @@ class _CachedPreprocessor(nn.Module):
         if args or kwargs.get("train") or type(x) is not torch.Tensor or torch.compiler.is_compiling():
             memory.last = None
             return super().__call__(x, *args, **kwargs)
-        if bypass_reason() is not None or x.is_inference():
+        if x.is_inference():
             return super().__call__(x, **kwargs)
         try:
-            arguments = _constants(kwargs)
+            mode, arguments = current_mode(), _constants(kwargs)
         except Unsupported:
             return super().__call__(x, **kwargs)
-        last, mode = memory.last, current_mode()
-        if (
-            last is not None
-            and last.raw[0] is x
-            and last.mode == mode
-            and last.arguments == arguments
-            and is_unchanged(last.raw)
-            and is_unchanged(last.output)
-            and memory.state.why_changed(self, last.state) is None
-        ):
-            return last.output[0]
+        last, state = memory.last, memory.state
+        if last is not None and last.raw is x and last.mode == mode and last.arguments == arguments:
+            if state.why_changed(self, last.snapshot) is None:
+                return last.output
         memory.last = None
-        raw = record_tensor(x)
+        try:
+            snapshot = state.snapshot(self, (x,))
+        except Unsupported:
+            return super().__call__(x, **kwargs)
         output = super().__call__(x, **kwargs)
         if type(output) is torch.Tensor and not output.requires_grad and output is not x:
             try:
-                memory.last = _Last(raw, arguments, memory.state.snapshot(self), mode, record_tensor(output))
-                setattr(output, DISTINCT, memory.mark)
+                state.complete(self, snapshot, (output,))
             except Unsupported:
-                pass
+                return output
+            memory.last = _Last(x, arguments, mode, snapshot, output)
+            setattr(output, DISTINCT, memory.mark)
         return output
 
 

@@ -29,18 +29,9 @@ class Session:
     :param key: Key of the outermost model in :py:attr:`frames`.
     """
 
-    __slots__ = (
-        "counters",
-        "features",
-        "frames",
-        "has_glue",
-        "mode",
-        "number",
-        "role",
-        "running_units",
-        "served",
-        "transparent",
-    )  # fmt: skip
+    running_units = 0  # memoized trunks that run now, one inside another
+    transparent = 0  # above zero, every call passes through: mode off, replays
+    has_glue = False  # a shared module got a new tensor that requires grad
 
     def __init__(self, role: Hashable, mode: str, counters: Counters, key: int) -> None:
         self.role = role
@@ -49,9 +40,6 @@ class Session:
         self.frames: dict[int, Frame | None] = {key: None}  # `_shared_output` of each model that computes
         # what memos hold; of another role's pass (or, on probation, in its place) with the memo and the version
         self.features: list[tuple[Memo | None, torch.Tensor, int, bool]] = []
-        self.running_units = 0  # memoized trunks that run now, one inside another
-        self.transparent = 0  # above zero, every call passes through: mode off, replays
-        self.has_glue = False  # a shared module got a new tensor that requires grad
         self.number = next(_numbers)
         # The roles that need none of the entries that begin here any more: the one that runs, and those that have got
         # one of them, each with the number of the session in which it did. In that one it may still get the others.
@@ -65,10 +53,10 @@ class Session:
         :return: The result, with clones in place of those tensors that lie in the memory of features. Not of those that
             require grad: a clone would lie beside the path of the loss, and of writes into them autograd knows.
         """
-        storages = []
+        addresses = []
         for memo, tensor, version, requires_grad in self.features:
             if not tensor.requires_grad:
-                storages.append(tensor.untyped_storage()._cdata)
+                addresses.append(tensor.data_ptr())
             if memo is None:
                 continue
             if tensor._version != version:
@@ -76,28 +64,38 @@ class Session:
                     f"role {self.role!r} writes in place into what it returns",
                     "Write `relu(x)` instead of `relu_(x)` (or `inplace=False`) in the first layer after it.",
                 )
-            elif (
-                tensor.requires_grad is not requires_grad
-                or tensor._backward_hooks
-                or (tensor.retains_grad and tensor.grad_fn is not None)
+            elif tensor.requires_grad is not requires_grad or (
+                requires_grad and (tensor._backward_hooks or (tensor.retains_grad and tensor.grad_fn is not None))
             ):
                 memo.refuse(
                     f"role {self.role!r} detaches what it returns, retains its gradient, or registers a hook on it",
                     "Do that with a tensor of the role's own: `features.view_as(features)`, `features.detach()`.",
                 )
+        if not addresses:
+            return result
         for value in result if type(result) is tuple else (result,):
             for item in value.values() if type(value) is dict else (value,):
-                if type(item) is not torch.Tensor or item.layout is not torch.strided:
-                    if type(item) is torch.nn.Parameter or not storages:
-                        continue
-                elif item.untyped_storage()._cdata not in storages:
+                if type(item) is torch.nn.Parameter:
                     continue
-                return map_tensors(result, lambda tensor: tensor.clone() if _lies_in(tensor, storages) else tensor)
+                # what is no view of anything, and begins elsewhere, lies elsewhere
+                if (
+                    type(item) is not torch.Tensor
+                    or item._base is not None
+                    or item.layout is not torch.strided
+                    or item.data_ptr() in addresses
+                ):
+                    return self._keep_apart(result)
         return result
 
+    def _keep_apart(self, result: Any) -> Any:
+        features = (tensor for _, tensor, _, _ in self.features if not tensor.requires_grad)
+        storages = {tensor.untyped_storage()._cdata for tensor in features}
 
-def _lies_in(tensor: torch.Tensor, storages: list[int]) -> bool:
-    return tensor.layout is torch.strided and tensor.untyped_storage()._cdata in storages
+        def copy(tensor: torch.Tensor) -> torch.Tensor:
+            is_within = tensor.layout is torch.strided and tensor.untyped_storage()._cdata in storages
+            return tensor.clone() if is_within else tensor
+
+        return map_tensors(result, copy)
 
 
 class _Active(threading.local):

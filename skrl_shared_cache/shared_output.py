@@ -20,7 +20,7 @@ from skrl_shared_cache.errors import CacheMismatchError
 from skrl_shared_cache.memo import Memo
 from skrl_shared_cache.replay import difference, read_before, replay, restored_attributes
 from skrl_shared_cache.session import Session
-from skrl_shared_cache.trees import Unsupported, map_tensors, versions_of
+from skrl_shared_cache.trees import Unsupported, flatten, map_tensors, versions_of
 
 
 class Frame:
@@ -111,7 +111,9 @@ class SharedOutput:
         slot: Slot = Slot()
         entry: Entry | None = None
         try:
-            slot, entry = memo.look_up(session, model, _without_actions(inputs))
+            tensors: list[torch.Tensor] = []
+            structure = flatten(_without_actions(inputs), tensors)
+            slot, entry = memo.look_up(session, model, structure, tensors)
         except Unsupported as reason:
             session.counters.bypass(str(reason))
         if entry is None or entry.is_new:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -11,84 +9,39 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 DISTINCT = "_skrl_shared_cache_distinct"
 
 
-TensorRecord = tuple[torch.Tensor, tuple[Any, ...], Any]
-"""A tensor, its state when it was seen, and its storage: held, so that its address cannot be used again."""
-
-
-def state_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Read what shows that a tensor was written, exchanged, resized, or put at another place of the graph.
-
-    :param tensor: Strided tensor.
-
-    :return: Version, address, requires_grad, grad_fn, sizes (``x.data = x[:3]`` moves nothing else) and strides.
-
-    :raises RuntimeError: If it is an inference tensor, which counts no versions.
-    """
-    return (
-        tensor._version,
-        tensor.data_ptr(),
-        tensor.requires_grad,
-        tensor.grad_fn,
-        tensor.shape,
-        tensor.stride(),
-    )
-
-
-def record_tensor(tensor: torch.Tensor) -> TensorRecord:
-    """Record a tensor as it is now.
-
-    :param tensor: Strided tensor.
-
-    :return: Record.
-
-    :raises RuntimeError: As for :py:func:`state_of`.
-    """
-    return tensor, state_of(tensor), tensor.untyped_storage()
-
-
-def is_unchanged(record: TensorRecord) -> bool:
-    """Whether the recorded object still is what it was.
-
-    :param record: Record of a tensor.
-
-    :return: True if no write to it and no change of it is known since.
-    """
-    return state_of(record[0]) == record[1]
-
-
-def is_alias(record: TensorRecord, tensor: torch.Tensor) -> bool:
-    """Whether a tensor is another view of the recorded memory, under the same version counter.
+def is_alias(seen: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a tensor is another view of the memory of a seen one, under the same version counter.
 
     Tensors that ``detach``, ``.data``, NumPy or DLPack made of the same memory are not: writes through them are not
     counted where it would be seen.
 
-    :param record: Record of an unchanged tensor.
+    :param seen: Tensor that nobody wrote into since it was seen.
     :param tensor: Another tensor.
 
     :return: True if both views show the same elements in the same way.
     """
-    seen, seen_state, _ = record
     base, seen_base = tensor._base, seen._base
     if base is None and seen_base is None:
         return False
     if base is not seen_base and base is not seen and seen_base is not tensor:
         return False
-    return state_of(tensor) == seen_state and not tensor.requires_grad and _looks_like(seen, tensor)
+    if tensor.data_ptr() != seen.data_ptr() or tensor._version != seen._version or not _looks_like(seen, tensor):
+        return False
+    return not tensor.requires_grad and not seen.requires_grad
 
 
-def may_equal(record: TensorRecord, tensor: torch.Tensor) -> bool:
-    """Whether it makes sense to compare the elements of a tensor with those of the recorded one.
+def may_equal(seen: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether it makes sense to compare the elements of a tensor with those of a seen one.
 
     Not if either requires grad (gradients would flow to the wrong tensor), if it is an inference tensor (autograd may
     refuse it), if their memory overlaps (it would be compared with itself, after a write that is not counted), or if
     they are aligned differently (kernels may then round differently).
 
-    :param record: Record of an unchanged tensor.
+    :param seen: Tensor that nobody wrote into since it was seen.
     :param tensor: Another tensor, that is no alias of it.
 
     :return: True if :py:func:`equals` decides.
     """
-    seen, _, seen_storage = record
     if tensor.requires_grad or seen.requires_grad or tensor.is_inference() or not _looks_like(seen, tensor):
         return False
     if (tensor.data_ptr() ^ seen.data_ptr()) % 64:
@@ -96,7 +49,7 @@ def may_equal(record: TensorRecord, tensor: torch.Tensor) -> bool:
     mark = getattr(seen, DISTINCT, None)
     if mark is not None and mark is getattr(tensor, DISTINCT, None):
         return False
-    storage = tensor.untyped_storage()
+    storage, seen_storage = tensor.untyped_storage(), seen.untyped_storage()
     start, seen_start = storage.data_ptr(), seen_storage.data_ptr()
     return bool(start >= seen_start + seen_storage.nbytes() or seen_start >= start + storage.nbytes())
 
