@@ -153,7 +153,7 @@ def twin_critics(name: str, base: Any, is_compared: bool = False) -> tuple[dict[
 
     :return: The models, the passes of the two encoders, and the shadows of the models.
     """
-    makes: dict[str, Make] = MAKES if name == "SAC" else {**MAKES, "policy": deterministic_policy}
+    makes: dict[str, Any] = MAKES if name == "SAC" else {**MAKES, "policy": deterministic_policy}
     models: dict[str, Any] = {}
     for seed, (role, make) in enumerate(makes.items()):
         other = models.get(role.replace("_2", "_1"))
