@@ -50,8 +50,8 @@ def check_agent(agent: Any) -> None:
         warn(
             f"The gradient clipping of {name} must see each parameter once, but two models share parameters: their "
             "gradients count twice in the norm and are scaled twice. Write `grad_norm_clip: 0`, and let the optimizer "
-            f"clip: `{path}.register_step_pre_hook(lambda optimizer, *_: torch.nn.utils.clip_grad_norm_("
-            f'dict.fromkeys(optimizer.param_groups[0]["params"]), {limit}))`.'
+            'clip: `def clip(optimizer, *_): torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], '
+            f"{limit})` and `{path}.register_step_pre_hook(clip)`."
         )
 
 
@@ -59,10 +59,8 @@ def _optimizers(agent: Any) -> Iterator[tuple[str, Optimizer]]:
     for name, value in vars(agent).items():
         if isinstance(value, Optimizer):
             yield f"agent.{name}", value
-        elif isinstance(value, dict):
-            for key, optimizer in value.items():
-                if isinstance(optimizer, Optimizer):
-                    yield f"agent.{name}[{key!r}]", optimizer
+    for uid, optimizer in getattr(agent, "optimizers", {}).items():
+        yield f"agent.optimizers[{uid!r}]", optimizer
 
 
 def _doubly_clipped(agent: Any, is_amp: bool) -> Iterator[tuple[str, float]]:
