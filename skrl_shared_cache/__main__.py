@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         _give_up(f"can't open {path!r}: {error.strerror}")
 
-    from skrl_shared_cache import use
+    from skrl_shared_cache.substitution import use
 
     use()
     sys.argv[:] = arguments

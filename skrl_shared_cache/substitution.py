@@ -14,9 +14,8 @@ from skrl.multi_agents.torch import MultiAgent
 from skrl.utils.model_instantiators.torch import shared_model as skrl_shared_model
 from skrl.utils.runner.torch import Runner as SkrlRunner
 
-from skrl_shared_cache import instantiator  # noqa: F401  # it keeps skrl's own code, so it comes first
 from skrl_shared_cache.agent_check import check_agent
-from skrl_shared_cache.runner import cache_scalers
+from skrl_shared_cache.runner import cache_scalers  # and with it the instantiator, which keeps skrl's own code
 
 _in_use = 0
 _originals: list[tuple[Any, str, Any]] = []

@@ -38,4 +38,4 @@ def test_what_is_imported_late_is_named_and_found(name: str) -> None:
 
 def test_another_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'skrl_shared_cache' has no attribute 'Runer'"):
-        _ = skrl_shared_cache.Runer  # type: ignore[attr-defined]
+        _ = skrl_shared_cache.Runer
