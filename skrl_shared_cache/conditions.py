@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 import torch
@@ -42,21 +43,23 @@ def why_refused(
     if structure != entry.structure:
         return DIFFER
     needs_equality = False
-    for index, (seen, tensor) in enumerate(zip(entry.inputs, tensors)):
-        if tensor is seen:
-            continue
-        if seen._version != entry.snapshot.versions[index]:
-            return WRITTEN
-        if not is_alias(seen, tensor):
-            if not may_equal(seen, tensor):
-                return OTHER_GRAPH if tensor.requires_grad else DIFFER
-            needs_equality = True
+    if not all(map(is_, entry.inputs, tensors)):
+        for index, (seen, tensor) in enumerate(zip(entry.inputs, tensors)):
+            if tensor is seen:
+                continue
+            if seen._version != entry.snapshot.versions[index]:
+                return WRITTEN
+            if not is_alias(seen, tensor):
+                if not may_equal(seen, tensor):
+                    return OTHER_GRAPH if tensor.requires_grad else DIFFER
+                needs_equality = True
     changed = state.why_changed(module, entry.snapshot)
     if changed is not None:
         return changed
-    for output in entry.outputs:
-        if output.requires_grad and (output._backward_hooks or (output.retains_grad and output.grad_fn is not None)):
-            return "output has a hook, or retains its gradient"  # meant for one role alone
+    if entry.snapshot.requires_grad is not None:
+        for output in entry.outputs:
+            if output._backward_hooks or (output.retains_grad and output.grad_fn is not None):
+                return "output has a hook, or retains its gradient"  # meant for one role alone
     return NEEDS_EQUALITY if needs_equality else None
 
 

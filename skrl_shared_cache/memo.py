@@ -258,8 +258,6 @@ class Memo:
             for grad_fn in {tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None}:
                 grad_fn.register_prehook(_DropAtBackward(slot, entry))
         slot.add(entry)
-        for tensor in outputs:
-            session.features.append((None, tensor, 0, False))
         live.memos[id(self)] = self.reference
 
     def mark_served(self, session: Session, slot: Slot, entry: Entry) -> None:

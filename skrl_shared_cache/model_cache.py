@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import types
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -90,42 +90,33 @@ class ModelCache:
         :return: What compute returns.
         """
         role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
-        if self._owner is None:
-            self._owner = weakref.ref(model)
-        elif self._owner() is not model:  # a shallow copy
-            model.__dict__["_shared_cache"] = own = ModelCache()
-            return own.run(model, compute, args, kwargs)
-        outer = active.session
-        if outer is not None:
-            return self._run_inside(outer, model, compute, args, kwargs)
+        if self._owner is None or self._owner() is not model:
+            return self._cache_of(model).run(model, compute, args, kwargs)
         mode = self._mode if model.shared_cache_mode is None else model.shared_cache_mode
-        session = Session(role, mode, self._counters, id(self))
-        if mode != "on" or type(role) is not str:
-            check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
-            session.transparent = int(mode == "off" or not _is_hashable(role))
-        result = self._run(session, None, model, compute, args, kwargs)
-        return session.end(result) if session.features else result
-
-    def _run(
-        self,
-        session: Session,
-        outer: Session | None,
-        model: SharedModel,
-        compute: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        shims: Sequence[Shim] = () if session.transparent else self._shims_for(model, session.role)
+        key, outer = id(self), active.session
+        if outer is None:
+            session = Session(role, mode, self._counters, key)
+            if mode != "on" or type(role) is not str:
+                check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
+                session.transparent = int(mode == "off" or not _is_hashable(role))
+        elif key in outer.frames:
+            return self._run_again(outer, model, compute, args, kwargs)
+        else:
+            session = outer
+            session.transparent += mode == "off"
+            session.frames[key] = None
+        shims = () if session.transparent else self._shims_for(model, session.role)
         try:
             active.session = session
             for shim in shims:
                 shim.install()
             if self._shared_output.is_used:
-                return self._shared_output.run(session, id(self), model, compute, args, kwargs)
-            return compute(model, *args, **kwargs)
+                result = self._shared_output.run(session, key, model, compute, args, kwargs)
+            else:
+                result = compute(model, *args, **kwargs)
         except BaseException as error:
             self.drop("exception in compute")
-            frame = session.frames[id(self)]
+            frame = session.frames[key]
             if frame is not None and frame.explains(error):
                 # of the same type: whoever catches it, goes on to
                 raise type(error)(_READS_WITHOUT_COMPUTING.format(type(model).__name__, session.role)) from error
@@ -134,23 +125,25 @@ class ModelCache:
             active.session = outer
             for shim in shims:
                 shim.remove()
+            if outer is not None:
+                del outer.frames[key]
+                outer.transparent -= mode == "off"
+        return session.end(result) if outer is None and session.features else result
 
-    def _run_inside(
-        self, outer: Session, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
+    def _cache_of(self, model: SharedModel) -> ModelCache:
+        if self._owner is None:
+            self._owner = weakref.ref(model)
+            return self
+        model.__dict__["_shared_cache"] = cache = ModelCache()  # of a shallow copy
+        cache._owner = weakref.ref(model)
+        return cache
+
+    def _run_again(
+        self, session: Session, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
-        key = id(self)
-        if key in outer.frames:
-            if self._shared_output.is_used:
-                return self._shared_output.run_inside(outer, key, model, compute, args, kwargs)
-            return compute(model, *args, **kwargs)  # a class that calls the compute of its parent
-        off = (self._mode if model.shared_cache_mode is None else model.shared_cache_mode) == "off"
-        outer.transparent += off
-        outer.frames[key] = None
-        try:
-            return self._run(outer, outer, model, compute, args, kwargs)
-        finally:
-            del outer.frames[key]
-            outer.transparent -= off
+        if self._shared_output.is_used:
+            return self._shared_output.run_inside(session, id(self), model, compute, args, kwargs)
+        return compute(model, *args, **kwargs)  # a class that calls the compute of its parent
 
     def frame(self) -> Frame | None:
         """Find the frame that holds ``_shared_output`` now.
@@ -232,12 +225,12 @@ class ModelCache:
         return self._counters.info()
 
     def _shims_for(self, model: SharedModel, role: Hashable) -> list[Shim]:
-        if (
-            self._seen_changes != Memo.changes
-            or [*model._modules.values()] != self._children
-            or any([*container._modules.values()] != children for container, children in self._containers)
-        ):
+        if self._seen_changes != Memo.changes or [*model._modules.values()] != self._children:
             self._rebuild(model)
+        for container, children in self._containers:
+            if [*container._modules.values()] != children:
+                self._rebuild(model)
+                break
         shims = self._plans.get(role)
         if shims is not None:
             return shims

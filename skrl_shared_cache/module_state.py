@@ -30,11 +30,14 @@ _strides = torch.Tensor.stride
 _storage = torch.Tensor.untyped_storage
 
 
+_END = object()
+
+
 class Held(NamedTuple):
     """What some dictionaries of a tree hold. Alive, so that versions and addresses keep their meaning."""
 
     values: list[Any]
-    """Children, parameters or buffers, and None for a bias that is absent."""
+    """Children, parameters or buffers, None for a bias that is absent, and a mark at the end."""
     tensors: list[torch.Tensor]
     matrices: list[torch.Tensor]
     """Tensors of several dimensions, of which ``p.data = p.data.t()`` changes nothing but the strides."""
@@ -177,8 +180,7 @@ class ModuleState:
         :raises RuntimeError: If one is an inference tensor.
         """
         tree, held = self._tree or self._walk(root), self._held
-        values = [*chain.from_iterable(map(_values, tree.dictionaries))]
-        if any(tree.empty) or held is None or len(values) != len(held.values) or not all(map(is_, values, held.values)):
+        if any(tree.empty) or held is None or not _is_same(tree.dictionaries, held):
             tree = self._walk(root)  # another child has parameters of its own
             held = _hold(tree.dictionaries)
         snapshot = Snapshot(inputs, [root.training, *map(_training, tree.submodules)], held)
@@ -221,21 +223,19 @@ class ModuleState:
         if changed is not None:
             self._held = None
             return changed
-        values, held = [*chain.from_iterable(map(_values, dictionaries))], snapshot.held.values
-        if any(empty) or len(values) != len(held) or not all(map(is_, values, held)):
+        if any(empty) or not _is_same(dictionaries, snapshot.held):
             self._tree = None
             return "parameters changed"
         buffers = snapshot.buffers
-        if buffers is not None:
-            values = [*chain.from_iterable(map(_values, all_buffers))]
-            if not _is_same(values, buffers) or _figures(buffers) != snapshot.buffer_figures:
-                return "buffers changed"
+        if buffers is not None and (
+            not _is_same(all_buffers, buffers) or _figures(buffers) != snapshot.buffer_figures
+        ):
+            return "buffers changed"
         return None
 
     def _read_buffers(self, tree: _Tree, snapshot: Snapshot) -> None:
-        values = [*chain.from_iterable(map(_values, tree.buffers))]
         held = self._buffers
-        if held is None or not _is_same(values, held) or [*map(_address, held.tensors)] != held.addresses:
+        if held is None or not _is_same(tree.buffers, held) or [*map(_address, held.tensors)] != held.addresses:
             held = self._buffers = _hold(tree.buffers)
         snapshot.buffers, snapshot.buffer_figures = held, _figures(held)
 
@@ -268,7 +268,7 @@ def _hold(dictionaries: list[dict[str, Any]]) -> Held:
             raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}, {tensor.layout}")
     matrices = [tensor for tensor in tensors if tensor.dim() > 1]
     return Held(
-        values,
+        [*values, _END],
         tensors,
         matrices,
         [*map(_address, tensors)],
@@ -278,8 +278,8 @@ def _hold(dictionaries: list[dict[str, Any]]) -> Held:
     )
 
 
-def _is_same(values: list[Any], held: Held) -> bool:
-    return len(values) == len(held.values) and all(map(is_, values, held.values))
+def _is_same(dictionaries: list[dict[str, Any]], held: Held) -> bool:
+    return all(map(is_, chain(chain.from_iterable(map(_values, dictionaries)), (_END,)), held[0]))
 
 
 def _figures(held: Held) -> tuple[Any, ...]:

@@ -38,8 +38,8 @@ class Session:
         self.mode = mode
         self.counters = counters
         self.frames: dict[int, Frame | None] = {key: None}  # `_shared_output` of each model that computes
-        # what memos hold; of another role's pass (or, on probation, in its place) with the memo and the version
-        self.features: list[tuple[Memo | None, torch.Tensor, int, bool]] = []
+        # of another role's pass (or, on probation, in its place), with the memo that has it and the version
+        self.features: list[tuple[Memo, torch.Tensor, int, bool]] = []
         self.number = next(_numbers)
         # The roles that need none of the entries that begin here any more: the one that runs, and those that have got
         # one of them, each with the number of the session in which it did. In that one it may still get the others.
@@ -55,10 +55,6 @@ class Session:
         """
         addresses = []
         for memo, tensor, version, requires_grad in self.features:
-            if not tensor.requires_grad:
-                addresses.append(tensor.data_ptr())
-            if memo is None:
-                continue
             if tensor._version != version:
                 memo.refuse(
                     f"role {self.role!r} writes in place into what it returns",
@@ -71,19 +67,17 @@ class Session:
                     f"role {self.role!r} detaches what it returns, retains its gradient, or registers a hook on it",
                     "Do that with a tensor of the role's own: `features.view_as(features)`, `features.detach()`.",
                 )
-        if not addresses:
-            return result
-        for value in result if type(result) is tuple else (result,):
-            for item in value.values() if type(value) is dict else (value,):
-                if type(item) is torch.nn.Parameter:
-                    continue
-                # what is no view of anything, and begins elsewhere, lies elsewhere
-                if (
-                    type(item) is not torch.Tensor
-                    or item._base is not None
-                    or item.layout is not torch.strided
-                    or item.data_ptr() in addresses
-                ):
+            if not tensor.requires_grad:
+                addresses.append(tensor.data_ptr())
+        if addresses:
+            for value in result if type(result) is tuple else (result,):
+                for item in value.values() if type(value) is dict else (value,):
+                    # what is no view of anything, and begins elsewhere, lies elsewhere
+                    if type(item) is torch.Tensor and item.layout is torch.strided and item._base is None:
+                        if item.data_ptr() not in addresses:
+                            continue
+                    elif type(item) is torch.nn.Parameter:
+                        continue
                     return self._keep_apart(result)
         return result
 
