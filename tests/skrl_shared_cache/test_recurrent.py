@@ -19,7 +19,12 @@ from .support.shadow import Shadow
 from .support.twins import Make, Twins, TwoPass, build
 from .support.zoo import FEATURES, OBSERVATION_SIZE, observations
 
-MODELS = {"plain": recurrent.plain, "resetting": recurrent.resetting, "named": recurrent.named}
+MODELS = {
+    "plain": recurrent.plain,
+    "resetting": recurrent.resetting,
+    "named": recurrent.named,
+    "pattern": recurrent.pattern,
+}
 
 all_agents = pytest.mark.parametrize("agent", ["PPO_RNN", "A2C_RNN", "RPO_RNN"])
 all_kinds = pytest.mark.parametrize("kind", recurrent.KINDS)

@@ -63,6 +63,9 @@ def critic(base: Any, encoder: nn.Module | None = None, actions: int = 0, output
     return Critic()
 
 
+MODELS: tuple[Make, Make] = actor, critic
+
+
 def policy_and_value(base: Any) -> tuple[Any, Any]:
     """Return two models on one encoder."""
     policy = build(actor, base)
@@ -112,8 +115,7 @@ def test_each_model_alone_leaves_its_own_gradient() -> None:
 def training_of_separate_models(base: Any, updates: int) -> tuple[tuple[Any, Any], Passes, list[Shadow]]:
     models = policy_and_value(base)
     passes = Passes(models[0].encoder)
-    makes: tuple[Make, Make] = (actor, critic)
-    shadows = [Shadow(model, make) for model, make in zip(models, makes)]
+    shadows = [Shadow(model, make) for model, make in zip(models, MODELS)]
     env = DriftWrapper(DriftEnv())
     train(make_agent("PPO", models, env), env, updates)
     return models, passes, shadows
@@ -133,6 +135,17 @@ def test_ppo_with_separate_models_on_one_encoder_learns_as_without_the_cache() -
         counts.append(totals[1] - totals[0])
     torch.testing.assert_close(*parameters, rtol=0, atol=1e-6)
     assert counts == [8 + 6 + 1, 2 * (8 + 6) + 1]
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["one encoder", "two encoders"])
+def test_every_output_of_trpo_is_the_uncached_models(is_shared: bool) -> None:
+    """It differentiates the policy's loss twice, and needs two models."""
+    policy, value = policy_and_value(SharedModel) if is_shared else (build(make, SharedModel) for make in MODELS)
+    shadows = [Shadow(model, make) for model, make in zip((policy, value), MODELS)]
+    env = DriftWrapper(DriftEnv())
+    train(make_agent("TRPO", (policy, value), env), env, updates=3)
+    assert all(shadow.calls >= 3 * 8 for shadow in shadows)
+    assert (policy.cache_info().hits + value.cache_info().hits > 2 * 8) == is_shared
 
 
 # ------------------------------------------------------------------------------------------------------ twin critics

@@ -44,14 +44,15 @@ class RecurrentActorCritic(ActorCritic):
         return features, [after] if len(states) == 1 else list(after)
 
     def trunk(
-        self, observations: torch.Tensor, states: list[torch.Tensor], ended: torch.Tensor | None
+        self, observations: torch.Tensor, states: list[torch.Tensor], ends: list[torch.Tensor]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return the features, f32 ``(N, features)``, and the states afterwards.
 
         :param observations: f32 ``(N, observation)``. In training, sequences one after the other.
         :param states: Those before each observation.
-        :param ended: Whether an episode ended with the observation, bool ``(N, 1)``.
+        :param ends: Whether an episode terminated or was truncated with the observation, bool ``(N, 1)`` each.
         """
+        ended = torch.stack(ends).any(dim=0) if ends else None
         steps = SEQUENCE if self.training else 1
         sequences = observations.view(-1, steps, observations.shape[-1])
         if self.training:
@@ -65,11 +66,13 @@ class RecurrentActorCritic(ActorCritic):
         """Run over sequences as if no episode ended in them, as many users do."""
         return self.run_net(sequences, states)
 
+    def features(self, inputs: dict[str, Any], role: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Run the trunk on what skrl's agents hand out. skrl 1.4 puts the truncated episodes among the terminated."""
+        ends = [inputs[name] for name in ("terminated", "truncated") if name in inputs]
+        return self.trunk(inputs[OBSERVATIONS], inputs["rnn"], ends)
+
     def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
-        ended = inputs.get("terminated")
-        if ended is not None and "truncated" in inputs:  # skrl 1.4 has both in one
-            ended = ended | inputs["truncated"]
-        features, states = self.trunk(inputs[OBSERVATIONS], inputs["rnn"], ended)
+        features, states = self.features(inputs, role)
         return self.answer(features, role, inputs, rnn=states)
 
 
@@ -92,6 +95,20 @@ class ResettingActorCritic(RecurrentActorCritic):
         return torch.cat(parts, dim=1), states
 
 
+class PatternActorCritic(ResettingActorCritic):
+    """skrl's own single pass: the policy leaves features and states for the value."""
+
+    _shared_output: tuple[torch.Tensor, list[torch.Tensor]] | None = None
+
+    def features(self, inputs: dict[str, Any], role: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        if role == "policy":
+            self._shared_output = super().features(inputs, role)
+            return self._shared_output
+        features = super().features(inputs, role) if self._shared_output is None else self._shared_output
+        self._shared_output = None
+        return features
+
+
 def recurrent(base: Any, kind: str, model: Any = RecurrentActorCritic, **attributes: Any) -> Any:
     """Return a model of that class on a base class.
 
@@ -105,5 +122,6 @@ def recurrent(base: Any, kind: str, model: Any = RecurrentActorCritic, **attribu
 
 plain = {kind: partial(recurrent, kind=kind) for kind in KINDS}
 resetting = {kind: partial(recurrent, kind=kind, model=ResettingActorCritic) for kind in KINDS}
+pattern = {kind: partial(recurrent, kind=kind, model=PatternActorCritic) for kind in KINDS}
 named = {kind: partial(recurrent, kind=kind, model=ResettingActorCritic, shared_modules=("trunk",)) for kind in KINDS}
 """The documented model, with its trunk named: what is written in place is within the unit then."""
