@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 import torch.nn as nn
 from skrl.models.torch import Model
 from skrl.resources.preprocessors.torch import RunningStandardScaler
 
 from skrl_shared_cache import SharedCacheWarning, SharedModel, cached_preprocessor
 
-from .support.agents import EPOCHS, MINI_BATCHES, ROLLOUT, trained_game
-from .support.drift import DriftGame
-from .support.lines import SKRL_2
+from .support.agents import EPOCHS, MINI_BATCHES, ROLLOUT, make_multi_agent, train, trained_game
+from .support.drift import DriftGame, DriftGameWrapper
+from .support.lines import SKRL_2, ActorCritic
 from .support.passes import Passes
 from .support.shadow import Shadow
 from .support.twins import Make, TwoPass, build
-from .support.zoo import OBSERVATION_SIZE, naive, pattern
+from .support.zoo import FEATURES, OBSERVATION_SIZE, mlp, naive, pattern
 
 AGENTS = DriftGame.possible_agents
 
@@ -119,6 +120,44 @@ def test_the_trunk_runs_once_per_pair_where_the_roles_see_the_same(name: str, ma
 def test_the_trunk_runs_once_per_pair_with_the_cached_scaler(is_one: bool) -> None:
     scaler = settings(cached_preprocessor(RunningStandardScaler))
     assert passes_of_one_update("IPPO", naive, SharedModel, is_one, **scaler) == len(AGENTS) * (PAIRS + LAST_VALUE)
+
+
+def on_states(base: Any) -> Any:
+    """A model whose value reads the state of the game."""
+
+    class OnStates(ActorCritic, base):
+        def __init__(self) -> None:
+            ActorCritic.__init__(self, base)
+            self.net = mlp()
+            self.add_heads(FEATURES)
+
+        def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+            return self.answer(self.net(inputs["observations" if role == "policy" else "states"]), role, inputs)
+
+    return OnStates()
+
+
+class GameWithState(DriftGameWrapper):
+    """Its state is the mean of all views."""
+
+    @property
+    def state_spaces(self) -> Any:
+        return self.observation_spaces
+
+    def state(self) -> Any:
+        return dict.fromkeys(self.possible_agents, torch.stack([*self._last.values()]).mean(dim=0))
+
+
+@pytest.mark.skipif(not SKRL_2, reason="skrl 1.4 gives the value the state of the game as its only input")
+@all_names
+@one_or_many
+def test_a_value_on_the_state_of_the_game_is_the_uncached_models(name: str, is_one: bool) -> None:
+    models = models_of(on_states, SharedModel, is_one)
+    shadows = [Shadow(model, on_states) for model in dict.fromkeys(models.values())]
+    env = GameWithState(DriftGame())
+    with pytest.warns(SharedCacheWarning, match="does not help `net`.*inputs differ"):
+        train(make_multi_agent(name, models, env), env, 3)
+    assert sum(shadow.calls for shadow in shadows) >= 3 * len(AGENTS) * 2 * ROLLOUT
 
 
 @pytest.mark.skipif(SKRL_2, reason="skrl 2 asks for policy and value of one agent, then of the next")

@@ -73,6 +73,20 @@ def test_one_update_changes_the_parameters_as_without_the_cache(agent: str, kind
     assert (vectors[0] - vectors[1]).abs().max() <= 1e-6
 
 
+@pytest.mark.parametrize("kind", recurrent.KINDS)
+@pytest.mark.parametrize("models", ["plain", "resetting"])
+def test_every_output_of_separate_models_on_one_trunk_is_the_uncached_models(kind: str, models: str) -> None:
+    """skrl then keeps states for each of the two, and zeroes both in place where an episode ends."""
+    make = MODELS[models][kind]
+    policy, value = (build(make, SharedModel, seed) for seed in (0, 1))
+    value.net = policy.net
+    shadows = [Shadow(model, make) for model in (policy, value)]
+    with pytest.warns(UserWarning, match="duplicate"):  # parameters in the optimizer
+        trained("PPO_RNN", (policy, value), 4, time_limit_bootstrap=True)
+    assert all(shadow.calls >= 4 * (ROLLOUT + pairs_of_update("PPO_RNN")) for shadow in shadows)
+    assert policy.cache_info().hits + value.cache_info().hits > 3 * ROLLOUT
+
+
 def pairs_of_update(agent: str) -> int:
     """Return the minibatches of one update."""
     return MINI_BATCHES * (1 if agent == "A2C_RNN" else EPOCHS)

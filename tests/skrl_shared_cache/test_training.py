@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from .support.agents import EPOCHS, MINI_BATCHES, ROLLOUT, trained
 from .support.drift import DriftEnv
 from .support.lines import SKRL_2, make_inputs
 from .support.passes import Passes
+from .support.shadow import Shadow
 from .support.twins import Make, Twins, TwoPass, build, seeded_act
 from .support.zoo import (
     OBSERVATION_SIZE,
@@ -105,6 +107,31 @@ def test_a_cached_preprocessor_is_the_preprocessor() -> None:
         for scaler in (RunningStandardScaler, cached_preprocessor(RunningStandardScaler))
     )
     assert torch.equal(plain, cached)
+
+
+EVERY_OPTION = {
+    **OPTIONS["entropy"],
+    **OPTIONS["time-limit bootstrap"],
+    **OPTIONS["cached scaler"],
+    "kl_threshold": 0.02,
+    "value_preprocessor": RunningStandardScaler,
+    "value_preprocessor_kwargs": {"size": 1, "device": "cpu"},
+}
+
+
+@pytest.mark.parametrize("agent", ["PPO", "A2C", "RPO", "AMP"])
+@pytest.mark.parametrize("make", [naive, pattern])
+@pytest.mark.parametrize("has_options", [False, True], ids=["defaults", "all options"])
+def test_every_output_of_a_training_is_the_uncached_models(agent: str, make: Make, has_options: bool) -> None:
+    overrides = dict(EVERY_OPTION) if has_options else {}
+    if agent in ("A2C", "AMP"):
+        overrides.pop("kl_threshold", None)
+    model = build(make, SharedModel)
+    shadow = Shadow(model, make)
+    # AMP hands the parameters of the one model to its optimizer twice
+    with pytest.warns(UserWarning, match="duplicate") if agent == "AMP" else contextlib.nullcontext():
+        trained(agent, model, 5, **overrides)
+    assert shadow.calls > 5 * 2 * ROLLOUT
 
 
 # ------------------------------------------------------------------------------------------------------ trunk passes
