@@ -18,6 +18,7 @@ from .support.passes import Passes
 from .support.shadow import Shadow
 from .support.twins import Make, Twins, TwoPass, build
 from .support.zoo import FEATURES, OBSERVATION_SIZE, observations
+from .test_training import Syncs
 
 MODELS = {
     "plain": recurrent.plain,
@@ -146,6 +147,24 @@ def test_that_trunk_runs_half_as_often_when_it_is_named(agent: str, kind: str, o
     plain = passes_of_one_update(agent, recurrent.resetting[kind], TwoPass, **overrides)
     cached = passes_of_one_update(agent, recurrent.named[kind], SharedModel, **overrides)
     assert cached == (plain + 1) / 2
+
+
+def comparisons_of_one_update(agent: str, kind: str, **overrides: Any) -> int:
+    """Return how often tensors were compared, for which the host waits, in a rollout and its update."""
+    counts = []
+    for updates in (2, 3):
+        with Syncs() as syncs:
+            trained(agent, build(recurrent.named[kind], SharedModel), updates, **overrides)
+        counts.append(syncs.counts["aten.equal.default"])
+    return counts[1] - counts[0]
+
+
+@all_agents
+@all_kinds
+def test_with_the_cached_scaler_the_value_is_recognized_without_a_comparison(agent: str, kind: str) -> None:
+    assert comparisons_of_one_update(agent, kind, **OPTIONS["raw"]) == 0
+    assert comparisons_of_one_update(agent, kind, **OPTIONS["cached scaler"]) == 0
+    assert comparisons_of_one_update(agent, kind, **OPTIONS["scaler"]) == ROLLOUT
 
 
 @all_kinds
