@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from torch import nn
 from torch.optim import Optimizer
 
 from skrl_shared_cache.errors import warn
@@ -59,27 +60,30 @@ def _optimizers(agent: Any) -> Iterator[tuple[str, Optimizer]]:
     for name, value in vars(agent).items():
         if isinstance(value, Optimizer):
             yield f"agent.{name}", value
-    for uid, optimizer in getattr(agent, "optimizers", {}).items():
+    for uid, optimizer in _dictionary(agent, "optimizers").items():
         yield f"agent.optimizers[{uid!r}]", optimizer
 
 
 def _doubly_clipped(agent: Any, is_amp: bool) -> Iterator[tuple[str, float]]:
     cfg = agent.cfg
     limits: Any = cfg.get("grad_norm_clip", 0) if isinstance(cfg, dict) else getattr(cfg, "grad_norm_clip", 0)
-    if hasattr(agent, "policies"):
-        for uid, policy in agent.policies.items():
-            limit = limits[uid] if isinstance(limits, dict) else limits
-            if limit > 0 and _share([policy, agent.values[uid]], is_amp):
-                yield f"agent.optimizers[{uid!r}]", limit
-        return
+    for uid, policy in _dictionary(agent, "policies").items():
+        limit = limits[uid] if isinstance(limits, dict) else limits
+        if limit > 0 and _share([policy, _dictionary(agent, "values").get(uid)], is_amp):
+            yield f"agent.optimizers[{uid!r}]", limit
     for names in _CHAINS:
-        models = [getattr(agent, name, None) for name in names]
-        if limits > 0 and _share(models, is_amp):
+        if _share([getattr(agent, name, None) for name in names], is_amp) and limits > 0:
             yield "agent.critic_optimizer" if "critic_1" in names else "agent.optimizer", limits
 
 
+def _dictionary(agent: Any, name: str) -> dict[Any, Any]:
+    # an agent of the user's own may have another use for the name
+    found = getattr(agent, name, None)
+    return found if isinstance(found, dict) else {}
+
+
 def _share(models: list[Any], is_amp: bool) -> bool:
-    models = [model for model in models if model is not None]
+    models = [model for model in models if isinstance(model, nn.Module)]
     if not is_amp and len({id(model) for model in models}) < 2:
         return False  # skrl then takes the parameters of one
     parameters = [parameter for model in models for parameter in model.parameters()]

@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 _NEVER_SHARED = ("", "act", "compute", "forward")
 
-Children = list[nn.Module | None]
+Children = dict[str, nn.Module | None]
 
 
-def find_candidates(model: SharedModel) -> tuple[list[tuple[nn.Module, Children]], dict[nn.Module, str]]:
+def find_candidates(model: SharedModel) -> tuple[list[Children], dict[nn.Module, str]]:
     """Find the children of a model, and what several of them contain.
 
     :param model: Model. ModuleList and ModuleDict are looked through, they are never called.
 
-    :return: Those containers, with their children; the modules, with their names.
+    :return: The live dictionaries that they were found in; the modules, with their names.
     """
-    containers: list[tuple[nn.Module, Children]] = []
+    dictionaries: list[Children] = []
     children: dict[nn.Module, str] = {}
 
-    _look_through(model, "", containers, children)
+    _look_through(model, "", dictionaries, children)
     owners: dict[nn.Module, str] = {}
     contained: dict[nn.Module, str] = {}
     for child, name in children.items():
         for path, module in child.named_modules(prefix=name):
             if owners.setdefault(module, name) != name:
                 contained[module] = path
-    return containers, {**contained, **children}
+    return dictionaries, {**contained, **children}
 
 
 def _look_through(
-    module: nn.Module, prefix: str, containers: list[tuple[nn.Module, Children]], children: dict[nn.Module, str]
+    module: nn.Module, prefix: str, dictionaries: list[Children], children: dict[nn.Module, str]
 ) -> None:
+    dictionaries.append(module._modules)
     for name, child in module._modules.items():
         if isinstance(child, _CONTAINERS):
-            containers.append((child, list(child._modules.values())))
-            _look_through(child, f"{prefix}{name}.", containers, children)
+            _look_through(child, f"{prefix}{name}.", dictionaries, children)
         elif child is not None:
             children.setdefault(child, f"{prefix}{name}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -11,12 +12,28 @@ from torch import nn
 
 from skrl_shared_cache.entries import Entry
 from skrl_shared_cache.mode import why_modes_differ
-from skrl_shared_cache.module_state import WRITTEN, ModuleState
+from skrl_shared_cache.module_state import (
+    END,
+    ModuleState,
+    address_of,
+    contents,
+    figures_of,
+    grad_fn_of,
+    numel_of,
+    requires_grad_of,
+    shape_of,
+    strides_of,
+    training_of,
+    version_of,
+)
 from skrl_shared_cache.tensors import equals, is_alias, may_equal
 
 DIFFER = "inputs differ"
 NEEDS_EQUALITY = "inputs may be equal"
 OTHER_GRAPH = "inputs are new tensors that require grad"
+_WRITTEN = "inputs were written"
+_PARAMETERS = "parameters changed"
+_OUTPUT = "output was written"
 
 
 def why_refused(
@@ -42,24 +59,43 @@ def why_refused(
         return f"{why_modes_differ(mode, entry.mode)} changed"
     if structure != entry.structure:
         return DIFFER
-    needs_equality = False
-    if not all(map(is_, entry.inputs, tensors)):
-        for index, (seen, tensor) in enumerate(zip(entry.inputs, tensors)):
-            if tensor is seen:
-                continue
-            if seen._version != entry.snapshot.versions[index]:
-                return WRITTEN
-            if not is_alias(seen, tensor):
-                if not may_equal(seen, tensor):
-                    return OTHER_GRAPH if tensor.requires_grad else DIFFER
-                needs_equality = True
-    changed = state.why_changed(module, entry.snapshot)
-    if changed is not None:
-        return changed
-    if entry.snapshot.requires_grad is not None:
+    inputs, needs_equality = entry.inputs, False
+    if not all(map(is_, inputs, tensors)):
+        differ = _why_others(entry, tensors)
+        if differ is not NEEDS_EQUALITY:
+            return differ
+        needs_equality = True
+    tree = state.tree or state.walk(module)
+    if [module.training, *map(training_of, tree.submodules)] != entry.training:
+        return "train/eval mode changed"
+    watched, held = entry.tensors, entry.held
+    if (
+        [*map(version_of, watched)] != entry.versions
+        or [*map(address_of, watched)] != entry.addresses
+        or [*map(shape_of, inputs)] != entry.shapes
+        or [*map(strides_of, inputs)] != entry.strides
+        or [*map(numel_of, held.tensors)] != held.numels
+        or [*map(strides_of, held.matrices)] != held.strides
+    ):
+        state.forget()
+        return _what_changed(entry)
+    if any(tree.empty) or not all(map(is_, chain(contents(tree.dictionaries), END), held.values)):
+        state.forget()
+        return _PARAMETERS
+    if entry.requires_grad is not None:
+        # after the versions: of a view whose base was written, torch may refuse to tell the grad_fn
+        grad_fns = map(grad_fn_of, chain(inputs, entry.outputs))
+        if [*map(requires_grad_of, watched)] != entry.requires_grad or not all(map(is_, grad_fns, entry.grad_fns)):
+            return _what_changed(entry)
         for output in entry.outputs:
             if output._backward_hooks or (output.retains_grad and output.grad_fn is not None):
                 return "output has a hook, or retains its gradient"  # meant for one role alone
+    elif any(map(requires_grad_of, entry.outputs)):
+        return _OUTPUT
+    if entry.buffers is not None:
+        now = chain(contents(tree.buffers), END)
+        if not all(map(is_, now, entry.buffers.values)) or figures_of(entry.buffers) != entry.buffer_figures:
+            return "buffers changed"
     return NEEDS_EQUALITY if needs_equality else None
 
 
@@ -72,3 +108,39 @@ def are_equal(seen: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> 
     :return: True if all are the same, or have the same bits.
     """
     return all(one is other or is_alias(one, other) or equals(one, other) for one, other in zip(seen, tensors))
+
+
+def _why_others(entry: Entry, tensors: Sequence[torch.Tensor]) -> str | None:
+    needs_equality = False
+    for seen, version, tensor in zip(entry.inputs, entry.versions, tensors):
+        if tensor is seen:
+            continue
+        if seen._version != version:
+            return _WRITTEN
+        if not is_alias(seen, tensor):
+            if not may_equal(seen, tensor):
+                return OTHER_GRAPH if tensor.requires_grad else DIFFER
+            needs_equality = True
+    return NEEDS_EQUALITY if needs_equality else None
+
+
+def _what_changed(entry: Entry) -> str:
+    changed = [
+        tensor._version != version
+        or tensor.data_ptr() != address
+        or (entry.requires_grad is not None and tensor.requires_grad is not requires_grad)
+        for tensor, version, address, requires_grad in zip(
+            entry.tensors, entry.versions, entry.addresses, entry.requires_grad or entry.versions
+        )
+    ]
+    end, begin = len(entry.inputs), len(entry.inputs) + len(entry.held.tensors)
+    if any(changed[:end]) or [(x.shape, x.stride()) for x in entry.inputs] != [*zip(entry.shapes, entry.strides)]:
+        return _WRITTEN
+    if any(changed[begin:]):
+        return _OUTPUT
+    if not any(changed[end:begin]) and entry.requires_grad is not None:
+        if not all(map(is_, map(grad_fn_of, entry.inputs), entry.grad_fns)):
+            return _WRITTEN
+        if not all(map(is_, map(grad_fn_of, entry.outputs), entry.grad_fns[end:])):
+            return _OUTPUT
+    return _PARAMETERS

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from skrl_shared_cache.module_state import Snapshot
+from skrl_shared_cache.module_state import Held
 from skrl_shared_cache.replay import Before
 from skrl_shared_cache.tensors import is_alias
 
@@ -22,13 +22,28 @@ class Entry:
     :param structure: Arguments without their tensors.
     :param inputs: Those tensors.
     :param mode: Mode of the pass.
-    :param snapshot: The inputs and the module, from before the pass.
     :param served: Roles that need it no more: see :py:attr:`Session.served`.
     :param generation: Generation of the memo when it began.
     """
 
+    tensors: list[torch.Tensor]
+    """Inputs, parameters, outputs. The figures that follow have the same order."""
+    versions: list[int]
+    addresses: list[int]
+    requires_grad: list[bool] | None = None
+    """None without grad mode: then nobody asks."""
+    grad_fns: list[Any]
+    """Of inputs and outputs, in grad mode."""
+    shapes: list[torch.Size]
+    """Of the inputs, and so the strides: ``x.data = x[:3]`` changes nothing else."""
+    strides: list[tuple[int, ...]]
+    training: list[bool]
+    held: Held
+    buffers: Held | None = None
+    buffer_figures: Any = None
     output: Any = None
     outputs: Sequence[torch.Tensor] = ()
+    """Tensors of the output."""
     is_new = True  # nothing has been stored yet
     is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
     before: Before | None = None
@@ -38,14 +53,12 @@ class Entry:
         structure: Any,
         inputs: Sequence[torch.Tensor],
         mode: Any,
-        snapshot: Snapshot,
         served: dict[Hashable, int],
         generation: int,
     ) -> None:
         self.structure = structure
         self.inputs = inputs
         self.mode = mode
-        self.snapshot = snapshot
         self.served = served
         self.generation = generation
 

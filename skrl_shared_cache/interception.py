@@ -28,6 +28,10 @@ _GLOBAL_HOOKS = (
 )
 
 
+def _hooks_of(module: nn.Module) -> tuple[Any, ...]:
+    return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+
+
 class Shim:
     """What is called in place of a module. There is one for each memo, or else ``torch.compile`` would see changes.
 
@@ -40,14 +44,21 @@ class Shim:
         self.module = module
         self.place = module.__dict__
         self.original: Callable[..., Any] | None = None  # what was found in the place
+        self._plain = module._call_impl
+        self._hooks = (*_GLOBAL_HOOKS, *_hooks_of(module))
         self._forward = _Forward(module, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        memo, module = self.memo, self.module
-        run = self.original or module._call_impl
         session = None if is_dynamo_compiling() else active.session
+        memo, run = self.memo, self.original or self._plain
         if session is None or session.transparent:
             return run(*args, **kwargs)
+        if session.running_units or session.role not in memo.ready or any(self._hooks):
+            return self._call(session, run, args, kwargs)
+        return memo.call(session, self.module, run, args, kwargs)
+
+    def _call(self, session: Session, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        memo, module = self.memo, self.module
         if session.running_units and not memo.is_named:
             return run(*args, **kwargs)  # within a trunk that is memoized as a whole
         if memo.is_refused or any(_GLOBAL_HOOKS):
@@ -57,7 +68,7 @@ class Shim:
             memo.watch(session.role)
             if not was_shared:
                 return run(*args, **kwargs)
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        if any(_hooks_of(module)):
             return self._call_with_hooks(run, args, kwargs)
         return memo.call(session, module, run, args, kwargs)
 
@@ -74,9 +85,8 @@ class Shim:
     def remove(self) -> None:
         """Leave the place as it was found."""
         if self.place.get(PLACE) is self:  # or else the module was compiled meanwhile
-            if self.original is None:
-                self.place.pop(PLACE, None)
-            else:
+            self.place.pop(PLACE, None)
+            if self.original is not None:
                 self.place[PLACE] = self.original
 
     def __deepcopy__(self, copies: Any) -> None:

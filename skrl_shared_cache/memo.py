@@ -96,7 +96,7 @@ class Memo:
         :param reason: A few words: what the next refused lookup reports.
         """
         self.generation += 1
-        self._state.release()
+        self._state.forget()
         for slot in list(self._slots.values()):
             slot.drop(reason)
 
@@ -118,18 +118,9 @@ class Memo:
 
         :return: What the trunk returns.
         """
-        tensors: Sequence[torch.Tensor]
-        structure: Any = None
+        structure, tensors = None, args
         try:
-            if (
-                len(args) == 1
-                and not kwargs
-                and type(args[0]) is torch.Tensor
-                and args[0].layout is torch.strided
-                and not args[0].is_nested
-            ):
-                tensors = args
-            else:
+            if kwargs or len(args) != 1 or type(args[0]) is not torch.Tensor:
                 structure = flatten((args, kwargs), tensors := [])
             slot, entry = self.look_up(session, module, structure, tensors)
         except Unsupported as reason:
@@ -147,10 +138,9 @@ class Memo:
             elif not self.is_refused and entry.generation == self.generation:
                 self.store(session, slot, entry, module, output)
             return output
-        self.mark_served(session, slot, entry)
         if session.mode != "verify" and (session.role, module.training, torch.is_grad_enabled()) in self._trusted:
-            return self.use(session, entry)
-        return self._compare(session, entry, module, run, args, kwargs)
+            return self.use(session, slot, entry)
+        return self._compare(session, slot, entry, module, run, args, kwargs)
 
     def look_up(
         self, session: Session, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
@@ -166,69 +156,54 @@ class Memo:
 
         :raises Unsupported: If the call must bypass the cache.
         """
-        mode = current_mode()
-        if self._session == session.number:
+        mode, role, number = current_mode(), session.role, session.number
+        if self._session == number:
             self._position += 1
         else:
-            self._session, self._position = session.number, 0
-        key = get_ident(), self._position
-        slot = self._slots.get(key)
+            self._session, self._position = number, 0
+        slot = self._slots.get((get_ident(), self._position))
         if slot is None:
-            slot = self._slots[key] = Slot()
+            slot = self._slots[get_ident(), self._position] = Slot()
+        refused: list[tuple[Entry, str]] = []
         try:
-            if slot.entries or slot.is_missed:
-                found = self._find(session, slot, mode, module, structure, tensors)
-                if found is not None:
-                    return slot, found
-            snapshot = self._state.snapshot(module, tensors)
+            for entry in slot.entries:
+                if entry.served.get(role, number) == number:
+                    reason = why_refused(entry, mode, module, self._state, structure, tensors)
+                    if reason is None:
+                        return slot, entry
+                    refused.append((entry, reason))
+            if refused or slot.is_missed:
+                equal = self._find_equal(session, slot, refused, tensors)
+                if equal is not None:
+                    return slot, equal
+            session.served[role] = -1
+            entry = Entry(structure, tensors, mode, session.served, self.generation)
+            self._state.begin(module, entry)
         except RuntimeError as error:
-            if "Inference tensors do not track version counter" in str(error):
-                raise Unsupported("an inference tensor") from None
-            if "modified inplace" in str(error):
-                raise Unsupported("a view of what was written") from None
-            raise
-        role = session.role
-        session.served[role] = -1
-        entry = Entry(structure, tensors, mode, snapshot, session.served, self.generation)
+            raise _why_unsupported(error, tensors) from None
         if slot.was_refused:
             entry.is_second, slot.was_refused = True, False
         settled = role, module.training, torch.is_grad_enabled()
-        if session.mode == "verify" or (settled not in self._settled and self._has_trial_ahead(settled)):
-            entry.before = read_before(self._state.modules(module))
+        if settled not in self._settled or session.mode == "verify":
+            if self._has_trial_ahead(settled) or session.mode == "verify":
+                entry.before = read_before(self._state.modules(module))
         return slot, entry
 
-    def _find(
-        self,
-        session: Session,
-        slot: Slot,
-        mode: Any,
-        module: nn.Module,
-        structure: Any,
-        tensors: Sequence[torch.Tensor],
+    def _find_equal(
+        self, session: Session, slot: Slot, refused: list[tuple[Entry, str]], tensors: Sequence[torch.Tensor]
     ) -> Entry | None:
-        role = session.role
-        reason = None
-        equal_if = []
-        for entry in slot.entries:
-            if entry.served.get(role, session.number) == session.number:
-                refused = why_refused(entry, mode, module, self._state, structure, tensors)
-                if refused is None:
-                    return entry
-                if refused is NEEDS_EQUALITY:
-                    equal_if.append(entry)
-                    refused = DIFFER
-                if not entry.is_second:
-                    reason = refused
-        for entry in equal_if:  # last, since it waits for the device
-            if are_equal(entry.inputs, tensors):
+        for entry, reason in refused:
+            if reason is NEEDS_EQUALITY and are_equal(entry.inputs, tensors):  # waits for the device
                 return entry
-        if slot.is_missed:
-            reason = slot.why_gone(role, tensors) or reason
-        if reason is not None:
-            session.has_glue |= reason is OTHER_GRAPH
-            session.counters.refuse(reason)
-            self._count_in_vain(session, reason)
-        slot.was_refused = reason is not None
+        reasons = [DIFFER if reason is NEEDS_EQUALITY else reason for entry, reason in refused if not entry.is_second]
+        gone = slot.why_gone(session.role, tensors) if slot.is_missed else None
+        if gone is not None:
+            reasons.append(gone)
+        if reasons:
+            session.has_glue |= reasons[-1] is OTHER_GRAPH
+            session.counters.refuse(reasons[-1])
+            self._count_in_vain(session, reasons[-1])
+        slot.was_refused = bool(reasons)
         return None
 
     def store(self, session: Session, slot: Slot, entry: Entry, module: nn.Module, output: Any) -> None:
@@ -240,25 +215,38 @@ class Memo:
         :param module: Module whose parameters and buffers the trunk depends on.
         :param output: What the pass returned.
         """
-        outputs: list[torch.Tensor] = []
+        outputs = [output]
         try:
-            if type(output) is torch.Tensor and output.layout is torch.strided:
-                outputs.append(output)
-                entry.output = output
-            else:
-                flatten(output, outputs)
-                entry.output = copy_containers(output)
-            self._state.complete(module, entry.snapshot, outputs)
+            if type(output) is not torch.Tensor or output.layout is not torch.strided:
+                flatten(output, outputs := [])
+                output = copy_containers(output)
+            entry.output = output
+            self._state.complete(module, entry, outputs)
         except Unsupported as reason:
             session.counters.bypass(f"output: {reason}")
             return
         entry.is_new = False
-        entry.outputs = outputs
-        if entry.snapshot.requires_grad is not None:
+        if entry.requires_grad is not None:
             for grad_fn in {tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None}:
                 grad_fn.register_prehook(_DropAtBackward(slot, entry))
         slot.add(entry)
         live.memos[id(self)] = self.reference
+
+    def use(self, session: Session, slot: Slot, entry: Entry) -> Any:
+        """Give an entry to a role.
+
+        :param session: Running compute of the role.
+        :param slot: Slot of the entry.
+        :param entry: Entry.
+
+        :return: Its output, in containers of its own.
+        """
+        self.mark_served(session, slot, entry)
+        session.counters.hits += not session.running_units
+        output = entry.output
+        for tensor in entry.outputs:  # a moment ago, their versions were the recorded ones
+            session.features.append((self, tensor, tensor._version, tensor.requires_grad))
+        return output if type(output) is torch.Tensor else copy_containers(output)
 
     def mark_served(self, session: Session, slot: Slot, entry: Entry) -> None:
         """Note that a role has got an entry. When every known role has, it goes.
@@ -272,23 +260,10 @@ class Memo:
         if self.roles <= entry.served.keys():
             slot.remove(entry)
 
-    def use(self, session: Session, entry: Entry) -> Any:
-        """Count a hit.
-
-        :param session: Running compute.
-        :param entry: Entry.
-
-        :return: Its output, in containers of its own.
-        """
-        session.counters.hits += not session.running_units
-        output = entry.output
-        for tensor in entry.outputs:  # a moment ago, their versions were the recorded ones
-            session.features.append((self, tensor, tensor._version, tensor.requires_grad))
-        return output if type(output) is torch.Tensor else copy_containers(output)
-
     def _compare(
         self,
         session: Session,
+        slot: Slot,
         entry: Entry,
         module: nn.Module,
         run: Callable[..., Any],
@@ -306,7 +281,8 @@ class Memo:
 
         if entry.before is not None and not self.is_on_probation(role, module):
             verify(entry, self.name, role, run_alone)
-            return self.use(session, entry)
+            return self.use(session, slot, entry)
+        self.mark_served(session, slot, entry)
         session.counters.misses += 1
         fresh = run_alone()
         for tensor, version in versions_of(fresh):  # to see whether the role changes it
@@ -364,6 +340,17 @@ class Memo:
             'trunk in one method of the model and name it: `shared_modules = ("trunk",)`, so that it is cached as one '
             "unit. If they get different inputs, one pass cannot serve them: use separate networks.",
         )
+
+
+def _why_unsupported(error: RuntimeError, tensors: Sequence[torch.Tensor]) -> Exception:
+    for tensor in tensors:
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return Unsupported(f"a tensor of layout {tensor.layout}")
+    if "Inference tensors do not track version counter" in str(error):
+        return Unsupported("an inference tensor")
+    if "modified inplace" in str(error):
+        return Unsupported("a view of what was written")
+    return error
 
 
 class _DropAtBackward:

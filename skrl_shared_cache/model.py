@@ -9,6 +9,8 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 from skrl.models.torch import Model
+from torch import compiler
+from torch.compiler import is_dynamo_compiling
 
 from skrl_shared_cache.info import CacheInfo
 from skrl_shared_cache.model_cache import ModelCache
@@ -154,7 +156,7 @@ def _guard_compute(cls: type[SharedModel]) -> None:
 
     @functools.wraps(compute)
     def guarded(self: SharedModel, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if is_dynamo_compiling() or compiler._is_compiling_flag:
             if self._shared_cache.compiled_output is not None:  # a write would be a side effect that export warns about
                 self._shared_cache.compiled_output = None
             return compute(self, *args, **kwargs)

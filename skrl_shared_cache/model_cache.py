@@ -6,6 +6,7 @@ import os
 import types
 import weakref
 from collections.abc import Callable, Hashable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -13,7 +14,7 @@ from torch import nn
 from skrl_shared_cache.candidates import find_candidates, named_modules
 from skrl_shared_cache.errors import warn
 from skrl_shared_cache.info import CacheInfo, Counters
-from skrl_shared_cache.interception import Shim, call_unit, shim_of
+from skrl_shared_cache.interception import PLACE, Shim, call_unit, shim_of
 from skrl_shared_cache.memo import PAIRS_BEFORE_WARNING, Memo
 from skrl_shared_cache.session import Session, active
 from skrl_shared_cache.shared_output import Frame, SharedOutput
@@ -21,6 +22,7 @@ from skrl_shared_cache.shared_output import Frame, SharedOutput
 if TYPE_CHECKING:
     from skrl_shared_cache.model import SharedModel
 
+_values = dict.values
 MODES = ("on", "off", "verify")
 ENVIRONMENT_VARIABLE = "SKRL_SHARED_CACHE"
 WATCHED_COMPUTES = 4  # of each role: afterwards only the modules that two roles called are intercepted
@@ -57,15 +59,15 @@ class ModelCache:
         self.compiled_output: Any = None  # `_shared_output` where no frame holds it: outside compute, and compiled
         self._counters = Counters()
         self._shared_output = SharedOutput()
-        self._owner: weakref.ref[SharedModel] | None = None
+        self._owner: Callable[[], SharedModel | None] = _no_model
         self._units: dict[Any, Memo] = {}
         self._functions: weakref.WeakKeyDictionary[Any, dict[Any, Memo]] = weakref.WeakKeyDictionary()
         self._codes: set[Any] = set()  # of those functions, to tell a function that is made anew from another one
         self._shims: dict[nn.Module, Shim] = {}
         self._candidates: list[Shim] = []
         self._shared: list[Shim] = []
-        self._children: list[nn.Module | None] = []
-        self._containers: list[tuple[nn.Module, list[nn.Module | None]]] = []
+        self._dictionaries: list[dict[str, nn.Module | None]] = []  # that the candidates were found in
+        self._children: list[nn.Module | None] = []  # what was in them
         self._seen_changes = -1
         self._computes: dict[Hashable, int] = {}
         self._plans: dict[Hashable, list[Shim]] = {}  # of the roles that need not be watched any more
@@ -90,14 +92,41 @@ class ModelCache:
         :return: What compute returns.
         """
         role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
-        if self._owner is None or self._owner() is not model:
+        shims = self._plans.get(role) if type(role) is str else None
+        if (
+            shims is None
+            or active.session is not None
+            or (self._mode if model.shared_cache_mode is None else model.shared_cache_mode) != "on"
+            or self._owner() is not model
+            or self._has_changed()
+        ):
+            return self._run(model, compute, args, kwargs, role)
+        active.session = session = Session(role, self._counters, id(self))
+        try:
+            for shim in shims:
+                if shim.original is not None or shim.place.setdefault(PLACE, shim) is not shim:
+                    shim.install()
+            result = compute(model, *args, **kwargs)
+        except BaseException:
+            self.drop("exception in compute")
+            raise
+        finally:
+            active.session = None
+            for shim in shims:
+                shim.remove()
+        return session.end(result) if session.features else result
+
+    def _run(
+        self, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, role: Hashable
+    ) -> Any:
+        if self._owner() is not model:
             return self._cache_of(model).run(model, compute, args, kwargs)
         mode = self._mode if model.shared_cache_mode is None else model.shared_cache_mode
         key, outer = id(self), active.session
         if outer is None:
-            session = Session(role, mode, self._counters, key)
+            session = Session(role, self._counters, key)
             if mode != "on" or type(role) is not str:
-                check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
+                session.mode = check_mode(mode, f"{type(model).__name__}.shared_cache_mode")
                 session.transparent = int(mode == "off" or not _is_hashable(role))
         elif key in outer.frames:
             return self._run_again(outer, model, compute, args, kwargs)
@@ -131,10 +160,9 @@ class ModelCache:
         return session.end(result) if outer is None and session.features else result
 
     def _cache_of(self, model: SharedModel) -> ModelCache:
-        if self._owner is None:
-            self._owner = weakref.ref(model)
-            return self
-        model.__dict__["_shared_cache"] = cache = ModelCache()  # of a shallow copy
+        cache = self
+        if self._owner() is not None:  # the model is a shallow copy
+            model.__dict__["_shared_cache"] = cache = ModelCache()
         cache._owner = weakref.ref(model)
         return cache
 
@@ -156,6 +184,7 @@ class ModelCache:
         frame = session.frames[key]
         if frame is None:
             self._shared_output.is_used = True
+            self._plans.clear()
             frame = session.frames[key] = Frame()
         return frame
 
@@ -225,12 +254,8 @@ class ModelCache:
         return self._counters.info()
 
     def _shims_for(self, model: SharedModel, role: Hashable) -> list[Shim]:
-        if self._seen_changes != Memo.changes or [*model._modules.values()] != self._children:
+        if self._has_changed():
             self._rebuild(model)
-        for container, children in self._containers:
-            if [*container._modules.values()] != children:
-                self._rebuild(model)
-                break
         shims = self._plans.get(role)
         if shims is not None:
             return shims
@@ -239,15 +264,20 @@ class ModelCache:
             return self._candidates
         if computes == PAIRS_BEFORE_WARNING:
             self._warn_if_in_vain(model)
-        if self._shared:
+        if self._shared and not self._shared_output.is_used:
             self._plans[role] = self._shared
         return self._shared
+
+    def _has_changed(self) -> bool:
+        children = [*chain.from_iterable(map(_values, self._dictionaries))]
+        return children != self._children or self._seen_changes != Memo.changes
 
     def _rebuild(self, model: SharedModel) -> None:
         named = named_modules(model)
         self._counters.has_names = bool(model.shared_modules)
-        changes, children = Memo.changes, list(model._modules.values())
-        self._containers, candidates = find_candidates(model)
+        changes = Memo.changes
+        self._dictionaries, candidates = find_candidates(model)
+        children = [*chain.from_iterable(map(_values, self._dictionaries))]
         # what contains a named module would hide it
         candidates = {each: name for each, name in candidates.items() if named.keys().isdisjoint(each.modules())}
         shims = {module: shim_of(module, name) for module, name in {**candidates, **named}.items()}
@@ -274,6 +304,10 @@ class ModelCache:
             "Separate networks for each role are right, but gain nothing from SharedModel. If there is a trunk, "
             'compute it in one method of the model and name it: `shared_modules = ("trunk",)`.',
         )
+
+
+def _no_model() -> None:
+    return None
 
 
 def _is_hashable(role: Any) -> bool:

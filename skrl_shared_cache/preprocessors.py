@@ -9,25 +9,19 @@ from __future__ import annotations
 import copyreg
 import functools
 import itertools
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from skrl_shared_cache.conditions import why_refused
+from skrl_shared_cache.entries import Entry
 from skrl_shared_cache.mode import current_mode
-from skrl_shared_cache.module_state import ModuleState, Snapshot
+from skrl_shared_cache.module_state import ModuleState
 from skrl_shared_cache.tensors import DISTINCT
 from skrl_shared_cache.trees import Unsupported, flatten
 
 Preprocessor = TypeVar("Preprocessor", bound=nn.Module)
-
-
-class _Last(NamedTuple):
-    raw: torch.Tensor
-    arguments: Any
-    mode: Any
-    snapshot: Snapshot
-    output: torch.Tensor
 
 
 _marks = itertools.count()
@@ -37,7 +31,7 @@ class _Memory:
     """The last call of one preprocessor. Copies of it are empty."""
 
     def __init__(self) -> None:
-        self.last: _Last | None = None
+        self.last: Entry | None = None
         self.state = ModuleState()
         self.mark = next(_marks)
 
@@ -72,21 +66,22 @@ class _CachedPreprocessor(nn.Module):
         except Unsupported:
             return super().__call__(x, **kwargs)
         last, state = memory.last, memory.state
-        if last is not None and last.raw is x and last.mode == mode and last.arguments == arguments:
-            if state.why_changed(self, last.snapshot) is None:
+        if last is not None and last.inputs[0] is x:
+            if why_refused(last, mode, self, state, arguments, (x,)) is None:
                 return last.output
         memory.last = None
+        entry = Entry(arguments, (x,), mode, {}, 0)
         try:
-            snapshot = state.snapshot(self, (x,))
+            state.begin(self, entry)
         except Unsupported:
             return super().__call__(x, **kwargs)
-        output = super().__call__(x, **kwargs)
+        entry.output = output = super().__call__(x, **kwargs)
         if type(output) is torch.Tensor and not output.requires_grad and output is not x:
             try:
-                state.complete(self, snapshot, (output,))
+                state.complete(self, entry, (output,))
             except Unsupported:
                 return output
-            memory.last = _Last(x, arguments, mode, snapshot, output)
+            memory.last = entry
             setattr(output, DISTINCT, memory.mark)
         return output
 

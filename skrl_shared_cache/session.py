@@ -24,18 +24,17 @@ class Session:
     """One outermost call of ``compute``, with the calls of other models' ``compute`` inside it.
 
     :param role: Role of the outermost call.
-    :param mode: One of ``"on"``, ``"off"``, ``"verify"``.
     :param counters: Statistics of the outermost model.
     :param key: Key of the outermost model in :py:attr:`frames`.
     """
 
+    mode = "on"  # or "off", "verify"
     running_units = 0  # memoized trunks that run now, one inside another
     transparent = 0  # above zero, every call passes through: mode off, replays
     has_glue = False  # a shared module got a new tensor that requires grad
 
-    def __init__(self, role: Hashable, mode: str, counters: Counters, key: int) -> None:
+    def __init__(self, role: Hashable, counters: Counters, key: int) -> None:
         self.role = role
-        self.mode = mode
         self.counters = counters
         self.frames: dict[int, Frame | None] = {key: None}  # `_shared_output` of each model that computes
         # of another role's pass (or, on probation, in its place), with the memo that has it and the version

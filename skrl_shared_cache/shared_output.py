@@ -124,13 +124,13 @@ class SharedOutput:
                 entry.generation = memo.generation
                 memo.store(session, slot, entry, model, frame.features)
             return result
-        memo.mark_served(session, slot, entry)
         if session.mode == "verify" or memo.is_on_probation(session.role, model):
             result = run(frame)
+            memo.mark_served(session, slot, entry)
             self._prove(session, model, entry, run)
             memo.pass_probation(session.role, model)
             return result
-        return run(Frame(memo.use(session, entry)))
+        return run(Frame(memo.use(session, slot, entry)))
 
     def run_inside(
         self, session: Session, key: int, model: nn.Module, compute: Callable[..., Any], args: Any, kwargs: Any
