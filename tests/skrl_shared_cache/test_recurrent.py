@@ -151,7 +151,7 @@ def test_that_trunk_runs_half_as_often_when_it_is_named(agent: str, kind: str, o
 
 def comparisons_of_one_update(agent: str, kind: str, **overrides: Any) -> int:
     """Return how often tensors were compared, for which the host waits, in a rollout and its update."""
-    counts = []
+    counts: list[int] = []
     for updates in (2, 3):
         with Syncs() as syncs:
             trained(agent, build(recurrent.named[kind], SharedModel), updates, **overrides)
