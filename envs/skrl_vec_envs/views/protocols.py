@@ -1,6 +1,7 @@
 """What the views need of environments that this package does not make, and how these are told apart."""
 
 # mypy: disable-error-code="import-not-found,import-untyped"
+# pyright: reportMissingModuleSource=false
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,21 +22,26 @@ class VectorEnv(Protocol):
     @property
     def single_observation_space(self) -> gymnasium.Space[Any]:
         """Space of one environment's observation."""
+        ...
 
     @property
     def single_action_space(self) -> gymnasium.Space[Any]:
         """Space of one environment's action, a Discrete."""
+        ...
 
     def reset(self) -> torch.Tensor:
         """Begin all episodes. Return the observations, shape: (N, *observation)."""
+        ...
 
     def step(
         self, actions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Make a step. Return observations, rewards, terminated, truncated, infos, the tensors of shape (N, ...)."""
+        ...
 
     def render(self, board: int = 0) -> str:
         """Draw one board."""
+        ...
 
 
 class IsaacVecEnv(Protocol):
@@ -47,22 +53,27 @@ class IsaacVecEnv(Protocol):
     @property
     def num_envs(self) -> int:
         """Number of environments, N."""
+        ...
 
     @property
     def observation_space(self) -> Any:
         """Space of one environment's observation, gymnasium's or gym's."""
+        ...
 
     @property
     def action_space(self) -> Any:
         """Space of one environment's action, gymnasium's or gym's."""
+        ...
 
     def reset(self) -> dict[str, torch.Tensor] | torch.Tensor:
         """Begin all episodes. Return the observations; in a dictionary as ``"obs"``, but for Isaac Gym preview 2."""
+        ...
 
     def step(
         self, actions: torch.Tensor
     ) -> tuple[dict[str, torch.Tensor] | torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Make a step. Return observations, rewards, resets, infos, the tensors of shape (N, ...)."""
+        ...
 
 
 class IsaacGymTask(IsaacVecEnv, Protocol):
@@ -71,14 +82,17 @@ class IsaacGymTask(IsaacVecEnv, Protocol):
     @property
     def gym(self) -> gymapi.Gym:
         """Isaac Gym's interface."""
+        ...
 
     @property
     def sim(self) -> gymapi.Sim:
         """Handle of the simulation."""
+        ...
 
     @property
     def viewer(self) -> gymapi.Viewer | None:
         """Handle of the window, None when there is none."""
+        ...
 
 
 AnyEnv = VectorEnv | IsaacVecEnv | IsaacGymTask

@@ -46,8 +46,9 @@ class SkrlView(Wrapper):
         if not self._native and not is_isaac_env(env):
             raise TypeError(f"SkrlView cannot view {what_was_seen(env)}: use skrl_vec_envs.wrap_env(env)")
         super().__init__(env)
-        if hasattr(env, "rl_device"):
-            self._device = torch.device(env.rl_device)
+        rl_device: str | None = getattr(env, "rl_device", None)  # Isaac Gym's device is that of the simulation
+        if rl_device is not None:
+            self._device = torch.device(rl_device)
         self._copies = not (self._native or getattr(env, "returns_copies", False))
         self._flat_actions = isinstance(self.action_space, gymnasium.spaces.Discrete)
         self._last: tuple[torch.Tensor, dict[str, Any]] | None = None
@@ -133,7 +134,7 @@ class SkrlView(Wrapper):
             self._env.close()
 
 
-def wrap_env(env: Any, wrapper: str = "auto", verbose: bool = True) -> Wrapper | MultiAgentEnvWrapper:
+def wrap_env(env: Any, wrapper: Any = "auto", verbose: bool = True) -> Wrapper | MultiAgentEnvWrapper:
     """Wrap an environment for skrl, see :func:`skrl_vec_envs.wrap_env`."""
     if wrapper == "auto":
         if isinstance(env, (Wrapper, MultiAgentEnvWrapper)):
@@ -163,7 +164,6 @@ def _time_outs(infos: dict[str, Any], ended: torch.Tensor) -> torch.Tensor:
 
 
 def _space(space: Any) -> gymnasium.Space[Any]:
-    if isinstance(space, gymnasium.Space):
-        return space
-    converted: gymnasium.Space[Any] = convert_gym_space(space)
+    converted: Any = space if isinstance(space, gymnasium.Space) else convert_gym_space(space)
+    assert isinstance(converted, gymnasium.Space)
     return converted
