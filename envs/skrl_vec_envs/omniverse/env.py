@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import torch
-from gymnasium.spaces import Discrete, MultiDiscrete
 
+from skrl_vec_envs.omniverse.actions import check_actions, zero_actions
 from skrl_vec_envs.omniverse.buffers import check_buffers, check_finite
 from skrl_vec_envs.omniverse.task import RLTask
 from skrl_vec_envs.omniverse.world import World
@@ -17,7 +18,17 @@ from skrl_vec_envs.omniverse.world import World
 Observations = dict[str, torch.Tensor]
 Step = tuple[Observations, torch.Tensor, torch.Tensor, dict[str, Any]]
 
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+class Ended(NamedTuple):
+    """The environments whose episode ended in a step, K of them."""
+
+    env_ids: torch.Tensor
+    """Their numbers. Shape: (K,), dtype: int64."""
+    last: Observations
+    """Their last observations and states. Shape: (K, O), (K, S)."""
+
+
+StepByRows = tuple[Observations, torch.Tensor, torch.Tensor, dict[str, Any], Ended | None]
 
 
 class VecEnv:
@@ -76,6 +87,8 @@ class VecEnv:
         """Simulated steps."""
         self._task: RLTask | None = None
         self._world: World | None = None
+        self._device = torch.device("cpu")
+        self._checked: tuple[Any, ...] = (None,) * 6  # buffers that were found right: most tasks keep them
         self._was_reset = False
 
     def set_task(
@@ -104,6 +117,7 @@ class VecEnv:
             raise ValueError(f"backend must be 'torch', got {backend!r}: tasks in warp need Isaac Sim")
         dt = {**task._task_cfg.get("sim", {}), **(sim_params or {})}.get("dt", 1.0 / 60.0)
         self._task, self._world = task, World(dt, rendering_dt)
+        self._device = torch.device(task.rl_device)
         self._world.add_task(task)
         self._was_reset = False
         if init_sim:
@@ -137,10 +151,25 @@ class VecEnv:
         :raises ValueError: The actions have a wrong shape or dtype, or the task has replaced a buffer by a wrong one.
         :raises FloatingPointError: See ``check_finite``.
         """
-        task = self.task
+        observations, rewards, resets, extras, ended = self.step_by_rows(actions)
+        if ended is not None:
+            for name, final in (("obs", "final_obs"), ("states", "final_states")):
+                extras[final] = observations[name].clone().index_copy_(0, ended.env_ids, ended.last[name])
+        return observations, rewards, resets, extras
+
+    def step_by_rows(self, actions: torch.Tensor) -> StepByRows:
+        """Make a step, and give the last observations and states only where an episode ended.
+
+        :param actions: Actions, see the class.
+
+        :return: As :meth:`step` returns it, without ``"final_obs"`` and ``"final_states"``; these rows, or None with
+            lazy autoreset.
+
+        :raises: See :meth:`step`.
+        """
         if not self._was_reset:
             raise RuntimeError("an environment must be reset before its first step: call reset()")
-        task.pre_physics_step(self._receive(actions))
+        self.task.pre_physics_step(self._receive(actions))
         self._simulate()
         return self._collect()
 
@@ -149,15 +178,11 @@ class VecEnv:
 
         :return: Shape: (N, A), dtype: float32; of a Discrete space: (N,), of a MultiDiscrete one: (N, K), dtype: int64.
         """
-        task, space = self.task, self.task.action_space
-        if isinstance(space, (Discrete, MultiDiscrete)):
-            start = torch.as_tensor(space.start, dtype=torch.int64, device=task.rl_device)
-            return start.expand(task.num_envs, *_shape(space)).clone()
-        return torch.zeros(task.num_envs, task.num_actions, dtype=torch.float32, device=task.rl_device)
+        return zero_actions(self.task)
 
     def _receive(self, actions: torch.Tensor) -> torch.Tensor:
         task = self.task
-        actions = self._check_actions(actions)
+        actions = check_actions(task, actions)
         if task.randomize_actions:
             actions = task._dr_randomizer.apply_actions_randomization(actions=actions.clone(), reset_buf=task.reset_buf)
         if actions.is_floating_point():
@@ -169,73 +194,68 @@ class VecEnv:
             self.world.step(render=False)
             self.sim_frame_count += 1
 
-    def _collect(self) -> Step:
+    def _collect(self) -> StepByRows:
         task = self.task
         observations, rewards, resets, extras = task.post_physics_step()
-        check_buffers(task)
+        self._check_buffers()
         result = self._observe(observations)
         rewards = self._copy(rewards)
-        ended = resets > 0
-        time_outs = (task.get_time_outs() & ended).to(task.rl_device, copy=True)
-        resets = resets.to(task.rl_device, torch.int64, copy=True)
-        extras = {**copy_extras(extras, task.rl_device), "time_outs": time_outs}
+        over = resets > 0
+        time_outs = (task.get_time_outs() & over).to(self._device)
+        resets = resets.to(self._device, torch.int64, copy=True)
+        extras = {**copy_extras(extras, self._device), "time_outs": time_outs}
         if self.check_finite:
             for name, values in ("observations", result["obs"]), ("states", result["states"]), ("rewards", rewards):
                 check_finite(name, values)
-        if self.autoreset == "same_step":
-            extras["final_obs"], extras["final_states"] = result["obs"], result["states"]
-            result = self._restart(ended, result)
-        return result, rewards, resets, extras
+        ended = self._restart(over, result) if self.autoreset == "same_step" else None
+        return result, rewards, resets, extras, ended
+
+    def _check_buffers(self) -> None:
+        task = self.task
+        buffers = task.obs_buf, task.states_buf, task.rew_buf, task.reset_buf, task.progress_buf, task.extras
+        if not all(map(operator.is_, buffers, self._checked)):
+            check_buffers(task)
+            self._checked = buffers
 
     def _observe(self, observations: torch.Tensor) -> Observations:
         task = self.task
+        copied = task.copy_observations() if observations is task.obs_buf else observations.clone()
+        copied = copied.detach().to(self._device)
         if task.randomize_observations:
-            observations = task._dr_randomizer.apply_observations_randomization(
-                observations=observations.to(task.rl_device, copy=True), reset_buf=task.reset_buf
-            )
-        return {"obs": self._clip(observations), "states": self._clip(task.get_states())}
+            copied = task._dr_randomizer.apply_observations_randomization(observations=copied, reset_buf=task.reset_buf)
+        return {"obs": self._clip(copied), "states": self._clip(self._copy(task.get_states()))}
 
-    def _restart(self, ended: torch.Tensor, final: Observations) -> Observations:
-        """Begin new episodes where they ended, and observe these rows again."""
+    def _restart(self, over: torch.Tensor, result: Observations) -> Ended:
+        """Begin new episodes where they ended, and write their first observations into the result."""
+        task, env_ids = self.task, over.nonzero()[:, 0]
+        rows = env_ids.to(self._device)
+        last = {name: values.index_select(0, rows) for name, values in result.items()}
+        if len(env_ids):
+            task.reset_idx(env_ids)
+            task.reset_buf.index_fill_(0, env_ids, 0)
+            task.progress_buf.index_fill_(0, env_ids, 0)
+            task.get_observations()
+            # only these rows: a task may observe the others otherwise the second time, when it adds noise for example
+            first = self._observe_rows(env_ids)
+            for name, values in result.items():
+                values.index_copy_(0, rows, first[name])
+        return Ended(rows, last)
+
+    def _observe_rows(self, env_ids: torch.Tensor) -> Observations:
         task = self.task
-        env_ids = ended.nonzero()[:, 0]
-        if not len(env_ids):
-            return {name: values.clone() for name, values in final.items()}
-        kept = task.obs_buf[~ended], task.states_buf[~ended]
-        task.reset_idx(env_ids)
-        task.reset_buf[env_ids] = 0
-        task.progress_buf[env_ids] = 0
-        task.get_observations()
-        first = self._observe(task.obs_buf)
-        task.obs_buf[~ended], task.states_buf[~ended] = kept
-        ended = ended.to(task.rl_device)
-        for name, values in final.items():
-            first[name][~ended] = values[~ended]
-        return first
+        if task.randomize_observations:
+            rows = env_ids.to(self._device)
+            return {name: values.index_select(0, rows) for name, values in self._observe(task.obs_buf).items()}
+        states = task.get_states()
+        both = {"obs": task.obs_buf.index_select(0, env_ids), "states": states.index_select(0, env_ids)}
+        return {name: self._clip(values.detach().to(self._device)) for name, values in both.items()}
 
     def _clip(self, values: torch.Tensor) -> torch.Tensor:
         bound = self.task.clip_obs
-        return self._copy(torch.clamp(values, -bound, bound) if math.isfinite(bound) else values, values)
+        return values if math.isinf(bound) else values.clamp_(-bound, bound)
 
-    def _copy(self, values: torch.Tensor, buffer: torch.Tensor | None = None) -> torch.Tensor:
-        """Bring values to ``rl_device``, as a copy where they still are the task's own."""
-        owned = buffer is not None and values is not buffer
-        return values.detach().to(self.task.rl_device, copy=not owned)
-
-    def _check_actions(self, actions: torch.Tensor) -> torch.Tensor:
-        task, space = self.task, self.task.action_space
-        if not isinstance(actions, torch.Tensor):
-            raise TypeError(f"actions must be a torch.Tensor, got {type(actions).__name__}: use torch.as_tensor")
-        integer = isinstance(space, (Discrete, MultiDiscrete))
-        if isinstance(space, Discrete) and actions.shape == (task.num_envs, 1):
-            actions = actions[:, 0]
-        shape = (task.num_envs, *_shape(space)) if integer else (task.num_envs, task.num_actions)
-        if actions.shape != shape or (actions.dtype not in _INTEGERS if integer else not actions.is_floating_point()):
-            kind = "integers" if integer else "floating-point numbers"
-            raise ValueError(
-                f"actions must be {kind} of shape {shape}, got {actions.dtype}, shape {tuple(actions.shape)}"
-            )
-        return actions
+    def _copy(self, values: torch.Tensor) -> torch.Tensor:
+        return values.detach().to(self._device, copy=True)
 
     @property
     def task(self) -> RLTask:
@@ -280,7 +300,7 @@ class VecEnv:
     @property
     def device(self) -> torch.device:
         """Device of all that is returned, ``rl_device``."""
-        return torch.device(self.task.rl_device)
+        return self._device
 
     @property
     def observation_space(self) -> gymnasium.Space[Any]:
@@ -321,10 +341,6 @@ class VecEnv:
         if self._world is not None:
             self._world.stop()
         self._was_reset = False
-
-
-def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
-    return space.shape or ()
 
 
 def copy_extras(extras: Mapping[str, Any], device: str | torch.device) -> dict[str, Any]:

@@ -189,6 +189,13 @@ class RLTask:
         """Write ``obs_buf``."""
         raise NotImplementedError(f"{type(self).__name__} must define get_observations()")
 
+    def copy_observations(self) -> torch.Tensor:
+        """Return what ``obs_buf`` holds, in memory of its own. A task that has that already need not copy it.
+
+        :return: Shape and dtype of ``obs_buf``. Called at most once after each ``get_observations``.
+        """
+        return self.obs_buf.clone()
+
     def get_states(self) -> torch.Tensor:
         """Write ``states_buf``, where there are states, and return it."""
         return self.states_buf

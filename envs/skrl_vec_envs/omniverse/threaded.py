@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from skrl_vec_envs.omniverse.env import Observations, Step, VecEnv
+from skrl_vec_envs.omniverse.env import Observations, StepByRows, VecEnv
 
 _Queue = queue.Queue[Any]
 
@@ -159,12 +159,12 @@ class VecEnvMT(VecEnv):
         with contextlib.suppress(queue.Full):
             self._queues()[1].put_nowait(None)  # wakes a learning thread that waits for results
 
-    def step(self, actions: torch.Tensor) -> Step:
+    def step_by_rows(self, actions: torch.Tensor) -> StepByRows:
         """Make a step, from the learning thread.
 
         :param actions: Actions, see :class:`VecEnv`.
 
-        :return: Observations and states, rewards, resets, extras.
+        :return: Observations and states, rewards, resets, extras, what ended.
 
         :raises TaskStopException: The simulation has stopped.
         """
@@ -265,7 +265,7 @@ class VecEnvMT(VecEnv):
             except queue.Empty:
                 pass
 
-    def _parse_data(self, data: Step) -> Step:
+    def _parse_data(self, data: StepByRows) -> StepByRows:
         return data
 
     def _queues(self) -> tuple[_Queue, _Queue]:

@@ -68,18 +68,17 @@ class GymnasiumView(VectorEnv[Array, Array, Array]):
         :return: Observations, rewards, shape: (N,), float32, terminated and truncated, never both, shape: (N,), bool,
             infos.
         """
-        observations, rewards, resets, extras = self.env.step(torch.as_tensor(actions, device=self.env.device))
-        ended = _array(resets) > 0
-        truncated, final = _array(extras.pop("time_outs")), _array(extras.pop("final_obs"))
-        del extras["final_states"]
-        infos = _infos(extras, ~ended)
-        if ended.any():
-            infos["final_obs"] = np.full(self.num_envs, None, dtype=object)
-            for index in np.flatnonzero(ended):
-                infos["final_obs"][index] = final[index]
-            infos["final_info"] = _infos(extras, ended)
-            infos["_final_obs"], infos["_final_info"] = ended, ended.copy()
-        return _array(observations["obs"]), _array(rewards), ended & ~truncated, truncated, infos
+        given = torch.as_tensor(actions, device=self.env.device)
+        observations, rewards, resets, extras, ended = self.env.step_by_rows(given)
+        over, truncated = _array(resets).astype(np.bool_), _array(extras.pop("time_outs"))
+        infos = _infos(extras, ~over)
+        if ended is not None and len(ended.env_ids):
+            infos["final_obs"] = last = np.empty(self.num_envs, dtype=object)  # of None
+            for row, observation in zip(_array(ended.env_ids).tolist(), _array(ended.last["obs"]), strict=True):
+                last[row] = observation
+            infos["final_info"] = _infos(extras, over)
+            infos["_final_obs"], infos["_final_info"] = over, over.copy()
+        return _array(observations["obs"]), _array(rewards), over > truncated, truncated, infos
 
     def render(self) -> tuple[Any, ...] | None:
         """Return what the task draws, or None."""
@@ -170,7 +169,7 @@ def _per_env(extras: dict[str, Any], num_envs: int) -> Iterator[tuple[str, Array
 def _infos(extras: dict[str, Any], mask: Array) -> _Infos:
     """Give the values per environment where the mask is set, in the manner of ``VectorEnv._add_info``."""
     infos: _Infos = {}
-    if mask.any():
+    if extras and mask.any():
         for name, values in _per_env(extras, len(mask)):
             infos[name] = np.where(mask.reshape(-1, *[1] * (values.ndim - 1)), values, np.zeros_like(values))
             infos[f"_{name}"] = mask.copy()

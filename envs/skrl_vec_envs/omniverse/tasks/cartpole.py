@@ -69,7 +69,7 @@ class CartpoleTask(ConfiguredTask):
         super().cleanup()
         self._state = torch.zeros(4, self.num_envs, device=self.device)
         self._force = torch.zeros(self.num_envs, device=self.device)
-        self._failed = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        self._failed = self._late = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
 
     def reset_idx(self, env_ids: torch.Tensor) -> None:
         """Put carts and poles at their start."""
@@ -106,8 +106,9 @@ class CartpoleTask(ConfiguredTask):
 
     def is_done(self) -> None:
         """Flag what failed or ran out of time."""
-        self.reset_buf[:] = self._failed | (self.progress_buf >= self._max_episode_length)
+        self._late = self.progress_buf >= self._max_episode_length
+        self.reset_buf[:] = self._failed | self._late
 
     def get_time_outs(self) -> torch.Tensor:
         """Tell which episodes ran out of time and did not fail."""
-        return torch.logical_not(self._failed).logical_and(self.progress_buf >= self._max_episode_length)
+        return self._late > self._failed

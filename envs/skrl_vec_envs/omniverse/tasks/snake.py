@@ -66,7 +66,9 @@ class SnakeTask(ConfiguredTask):
         self._moves = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self._ended = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._truncated = self._ended
-        self._begun = self._shown = self.obs_buf
+        self._rows = self._moves[:0]
+        self._begun = self.obs_buf[:0]
+        self._spare: torch.Tensor | None = None
 
     def reset(self) -> None:
         """Flag all boards, and begin new games on all of them."""
@@ -79,9 +81,9 @@ class SnakeTask(ConfiguredTask):
         :raises RuntimeError: A game is in progress, and others are not reset.
         """
         if self._ended[env_ids].all():
-            self._shown = self._shown.index_copy(0, env_ids, self._begun[env_ids])
+            self.obs_buf.index_copy_(0, env_ids, self._begun[torch.searchsorted(self._rows, env_ids)])
         elif len(env_ids) == self.num_envs:
-            self._shown = self._snake.reset(self._reseed)
+            self.obs_buf = self._snake.reset(self._reseed)
             self._reseed = None
         else:
             raise RuntimeError("a board is reset when its game has ended, or together with all others")
@@ -95,14 +97,22 @@ class SnakeTask(ConfiguredTask):
 
     def simulate(self, dt: float) -> None:
         """Move the snakes."""
-        self._begun, self.rew_buf, _, self._truncated, infos = self._snake.step(self._moves)
-        self._shown, self._ended = infos["final_obs"], infos["final_mask"]
+        begun, self.rew_buf, _, self._truncated, infos = self._snake.step(self._moves)
+        self.obs_buf, self._ended = infos["final_obs"], infos["final_mask"]
+        self._rows = self._ended.nonzero()[:, 0]
+        self._begun = begun.index_select(0, self._rows)
+        # the game has made two large tensors that differ in a few rows: one is shown, and the other is its copy
+        self._spare = begun.index_copy_(0, self._rows, self.obs_buf.index_select(0, self._rows))
         self.extras["length"] = infos["length"]
 
     def get_observations(self) -> torch.Tensor:
-        """Hand the observations on."""
-        self.obs_buf = self._shown
+        """Leave the observations as they are: the game has made them."""
         return self.obs_buf
+
+    def copy_observations(self) -> torch.Tensor:
+        """Return what ``obs_buf`` holds, in memory of its own."""
+        spare, self._spare = self._spare, None
+        return self.obs_buf.clone() if spare is None else spare
 
     def calculate_metrics(self) -> None:
         """Leave the rewards as they are: the game has given them."""
