@@ -47,7 +47,7 @@ def check_agent(agent: Any) -> None:
                 f"training write `for group in {path}.param_groups: "
                 'group["params"] = list(dict.fromkeys(group["params"]))`.'
             )
-    for path, limit in _doubly_clipped(agent, is_amp="AMP" in kinds):
+    for path, limit in _doubly_clipped(agent):
         warn(
             f"The gradient clipping of {name} must see each parameter once, but two models share parameters: their "
             "gradients count twice in the norm and are scaled twice. Write `grad_norm_clip: 0`, and let the optimizer "
@@ -64,15 +64,15 @@ def _optimizers(agent: Any) -> Iterator[tuple[str, Optimizer]]:
         yield f"agent.optimizers[{uid!r}]", optimizer
 
 
-def _doubly_clipped(agent: Any, is_amp: bool) -> Iterator[tuple[str, float]]:
+def _doubly_clipped(agent: Any) -> Iterator[tuple[str, float]]:
     cfg = agent.cfg
     limits: Any = cfg.get("grad_norm_clip", 0) if isinstance(cfg, dict) else getattr(cfg, "grad_norm_clip", 0)
     for uid, policy in _dictionary(agent, "policies").items():
         limit = limits[uid] if isinstance(limits, dict) else limits
-        if limit > 0 and _share([policy, _dictionary(agent, "values").get(uid)], is_amp):
+        if limit > 0 and _share([policy, _dictionary(agent, "values").get(uid)]):
             yield f"agent.optimizers[{uid!r}]", limit
     for names in _CHAINS:
-        if _share([getattr(agent, name, None) for name in names], is_amp) and limits > 0:
+        if _share([getattr(agent, name, None) for name in names]) and limits > 0:
             yield "agent.critic_optimizer" if "critic_1" in names else "agent.optimizer", limits
 
 
@@ -82,9 +82,9 @@ def _dictionary(agent: Any, name: str) -> dict[Any, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _share(models: list[Any], is_amp: bool) -> bool:
+def _share(models: list[Any]) -> bool:
     models = [model for model in models if isinstance(model, nn.Module)]
-    if not is_amp and len({id(model) for model in models}) < 2:
-        return False  # skrl then takes the parameters of one
+    if len({id(model) for model in models}) < 2:
+        return False  # skrl takes the parameters of one model once
     parameters = [parameter for model in models for parameter in model.parameters()]
     return len(parameters) > len(set(parameters))

@@ -238,6 +238,10 @@ def test_a_subclass_of_a_generated_class_pickles_under_its_own_name() -> None:
         pickle.dumps(model)
 
 
+def test_the_class_says_that_it_is_ours() -> None:
+    assert type(shared_model(**CASES["Gaussian"].arguments())).__module__ == shared_model.__module__
+
+
 def test_models_of_equal_configurations_share_their_class_and_nothing_else() -> None:
     first, second = (build(CASES["Gaussian"].make(), SharedModel, seed) for seed in (1, 2))
     inputs = CASES["Gaussian"].inputs()
