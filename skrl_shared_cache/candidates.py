@@ -41,9 +41,7 @@ def find_candidates(model: SharedModel) -> tuple[list[Children], dict[nn.Module,
     return dictionaries, {**contained, **children}
 
 
-def _look_through(
-    module: nn.Module, prefix: str, dictionaries: list[Children], children: dict[nn.Module, str]
-) -> None:
+def _look_through(module: nn.Module, prefix: str, dictionaries: list[Children], children: dict[nn.Module, str]) -> None:
     dictionaries.append(module._modules)
     for name, child in module._modules.items():
         if isinstance(child, _CONTAINERS):

@@ -13,16 +13,12 @@ from torch import nn
 from skrl_shared_cache.entries import Entry
 from skrl_shared_cache.mode import why_modes_differ
 from skrl_shared_cache.module_state import (
-    END,
     ModuleState,
     address_of,
-    contents,
     figures_of,
     grad_fn_of,
-    numel_of,
+    have_changed,
     requires_grad_of,
-    shape_of,
-    strides_of,
     training_of,
     version_of,
 )
@@ -59,43 +55,34 @@ def why_refused(
         return f"{why_modes_differ(mode, entry.mode)} changed"
     if structure != entry.structure:
         return DIFFER
-    inputs, needs_equality = entry.inputs, False
+    inputs, outputs, needs_equality = entry.inputs, entry.outputs or (), False
     if not all(map(is_, inputs, tensors)):
-        differ = _why_others(entry, tensors)
-        if differ is not NEEDS_EQUALITY:
+        differ = _why_others_differ(entry, tensors)
+        needs_equality = differ is NEEDS_EQUALITY
+        if differ is not None and not needs_equality:
             return differ
-        needs_equality = True
     tree = state.tree or state.walk(module)
     if [module.training, *map(training_of, tree.submodules)] != entry.training:
         return "train/eval mode changed"
-    watched, held = entry.tensors, entry.held
-    if (
-        [*map(version_of, watched)] != entry.versions
-        or [*map(address_of, watched)] != entry.addresses
-        or [*map(shape_of, inputs)] != entry.shapes
-        or [*map(strides_of, inputs)] != entry.strides
-        or [*map(numel_of, held.tensors)] != held.numels
-        or [*map(strides_of, held.matrices)] != held.strides
-    ):
-        state.forget()
+    watched = entry.tensors
+    if [*map(version_of, watched)] != entry.versions or [*map(address_of, watched)] != entry.addresses:
         return _what_changed(entry)
-    if any(tree.empty) or not all(map(is_, chain(contents(tree.dictionaries), END), held.values)):
+    if any(tree.empty) or have_changed(tree.dictionaries, entry.held):
         state.forget()
         return _PARAMETERS
     if entry.requires_grad is not None:
         # after the versions: of a view whose base was written, torch may refuse to tell the grad_fn
-        grad_fns = map(grad_fn_of, chain(inputs, entry.outputs))
+        grad_fns = map(grad_fn_of, chain(inputs, outputs))
         if [*map(requires_grad_of, watched)] != entry.requires_grad or not all(map(is_, grad_fns, entry.grad_fns)):
             return _what_changed(entry)
-        for output in entry.outputs:
+        for output in outputs:
             if output._backward_hooks or (output.retains_grad and output.grad_fn is not None):
                 return "output has a hook, or retains its gradient"  # meant for one role alone
-    elif any(map(requires_grad_of, entry.outputs)):
+    elif any(map(requires_grad_of, outputs)):
         return _OUTPUT
-    if entry.buffers is not None:
-        now = chain(contents(tree.buffers), END)
-        if not all(map(is_, now, entry.buffers.values)) or figures_of(entry.buffers) != entry.buffer_figures:
-            return "buffers changed"
+    buffers = entry.buffers
+    if buffers is not None and (have_changed(tree.buffers, buffers) or figures_of(buffers) != entry.buffer_figures):
+        return "buffers changed"
     return NEEDS_EQUALITY if needs_equality else None
 
 
@@ -110,7 +97,7 @@ def are_equal(seen: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> 
     return all(one is other or is_alias(one, other) or equals(one, other) for one, other in zip(seen, tensors))
 
 
-def _why_others(entry: Entry, tensors: Sequence[torch.Tensor]) -> str | None:
+def _why_others_differ(entry: Entry, tensors: Sequence[torch.Tensor]) -> str | None:
     needs_equality = False
     for seen, version, tensor in zip(entry.inputs, entry.versions, tensors):
         if tensor is seen:
@@ -134,13 +121,13 @@ def _what_changed(entry: Entry) -> str:
         )
     ]
     end, begin = len(entry.inputs), len(entry.inputs) + len(entry.held.tensors)
-    if any(changed[:end]) or [(x.shape, x.stride()) for x in entry.inputs] != [*zip(entry.shapes, entry.strides)]:
+    if any(changed[:end]):
         return _WRITTEN
     if any(changed[begin:]):
         return _OUTPUT
     if not any(changed[end:begin]) and entry.requires_grad is not None:
         if not all(map(is_, map(grad_fn_of, entry.inputs), entry.grad_fns)):
             return _WRITTEN
-        if not all(map(is_, map(grad_fn_of, entry.outputs), entry.grad_fns[end:])):
+        if not all(map(is_, map(grad_fn_of, entry.outputs or ()), entry.grad_fns[end:])):
             return _OUTPUT
     return _PARAMETERS

@@ -26,27 +26,42 @@ class Entry:
     :param generation: Generation of the memo when it began.
     """
 
-    tensors: list[torch.Tensor]
-    """Inputs, parameters, outputs. The figures that follow have the same order."""
-    versions: list[int]
-    addresses: list[int]
-    requires_grad: list[bool] | None = None
-    """None without grad mode: then nobody asks."""
-    grad_fns: list[Any]
-    """Of inputs and outputs, in grad mode."""
-    shapes: list[torch.Size]
-    """Of the inputs, and so the strides: ``x.data = x[:3]`` changes nothing else."""
-    strides: list[tuple[int, ...]]
+    __slots__ = (
+        "__weakref__",
+        "addresses",
+        "before",
+        "buffer_figures",
+        "buffers",
+        "generation",
+        "grad_fns",
+        "held",
+        "inputs",
+        "is_second",
+        "mode",
+        "output",
+        "outputs",
+        "requires_grad",
+        "served",
+        "structure",
+        "tensors",
+        "training",
+        "trial",
+        "versions",
+    )  # fmt: skip
+
+    # what ModuleState.begin records
+    trial: tuple[bool, bool]  # training flag and grad mode: each of the four is on probation by itself
     training: list[bool]
     held: Held
-    buffers: Held | None = None
-    buffer_figures: Any = None
-    output: Any = None
-    outputs: Sequence[torch.Tensor] = ()
-    """Tensors of the output."""
-    is_new = True  # nothing has been stored yet
-    is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
-    before: Before | None = None
+    tensors: list[torch.Tensor]  # inputs, parameters and (later) outputs: the figures have the same order
+    versions: list[int]
+    addresses: list[int]
+    requires_grad: list[bool] | None  # without grad mode, nobody asks
+    grad_fns: list[Any]  # of the inputs and (later) the outputs, in grad mode
+    # what ModuleState.complete records
+    buffers: Held | None
+    buffer_figures: Any
+    output: Any
 
     def __init__(
         self,
@@ -61,6 +76,9 @@ class Entry:
         self.mode = mode
         self.served = served
         self.generation = generation
+        self.before: Before | None = None
+        self.outputs: Sequence[torch.Tensor] | None = None
+        self.is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
 
     def repeats(self, other: Entry) -> bool:
         """Whether this is another pass on the very same inputs.
@@ -107,6 +125,7 @@ class Slot:
     """
 
     def __init__(self) -> None:
+        self.reference = weakref.ref(self)
         self.entries: list[Entry] = []
         self.was_refused = False  # the lookup that runs now found no entry that it may use
         self.is_missed = False  # an entry went before all roles had got it

@@ -15,26 +15,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 if TYPE_CHECKING:
     from skrl_shared_cache.memo import Memo
 
-memos: dict[int, weakref.ref[Memo]] = {}
-"""Those that have stored an entry since the last step, by id."""
-
-
-def reference_to(memo: Memo) -> weakref.ref[Memo]:
-    """Refer to a memo without holding it.
-
-    :param memo: Memo.
-
-    :return: Weak reference. When the memo dies, it counts as live no more.
-    """
-    key = id(memo)
-    return weakref.ref(memo, lambda reference: memos.pop(key, None))
+memos: weakref.WeakSet[Memo] = weakref.WeakSet()
+"""Those that have stored an entry since the last step."""
 
 
 def _drop_at_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-    for reference in list(memos.values()):
-        memo = reference()
-        if memo is not None:
-            memo.drop("parameters changed")
+    for memo in list(memos):
+        memo.is_live = False
+        memo.drop("parameters changed")
     memos.clear()
 
 

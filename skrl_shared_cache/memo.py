@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -40,9 +41,10 @@ class Memo:
         self.is_named = self.is_shared = is_named
         self.is_refused = False
         self.roles: set[Hashable] = set()
+        self.exposing: set[Hashable] = set()  # the roles whose compute returned what lies in the memory of the output
         self.ready: set[Hashable] | tuple[()] = ()  # the roles, if the trunk is shared and not refused
         self.generation = 0  # moves with every drop: a pass that was running then is not stored
-        self.reference = live.reference_to(self)
+        self.is_live = False  # known to `live.memos`
         self._state = ModuleState()
         self._slots: dict[tuple[int, int], Slot] = {}
         # the number of the call within its compute, to find the slot; a thread that comes between only makes it miss
@@ -90,15 +92,28 @@ class Memo:
                 f"The shared cache leaves `{self.name}` alone from now on: {why}. {fix}",
             )
 
+    def refuse_writer(self, role: Hashable) -> None:
+        """Never memoize the trunk again, since a role changes what the other role got.
+
+        :param role: Role.
+        """
+        self.refuse(
+            f"role {role!r} writes in place into what it returns",
+            "Write `relu(x)` instead of `relu_(x)` (or `inplace=False`) in the first layer after it.",
+        )
+
     def drop(self, reason: str) -> None:
         """Forget every entry.
 
         :param reason: A few words: what the next refused lookup reports.
         """
         self.generation += 1
-        self._state.forget()
         for slot in list(self._slots.values()):
             slot.drop(reason)
+
+    def release(self) -> None:
+        """Let go of the memory of the parameters, which the last pass holds."""
+        self._state.forget()
 
     def call(
         self,
@@ -118,7 +133,8 @@ class Memo:
 
         :return: What the trunk returns.
         """
-        structure, tensors = None, args
+        structure: Any = None
+        tensors: Any = args
         try:
             if kwargs or len(args) != 1 or type(args[0]) is not torch.Tensor:
                 structure = flatten((args, kwargs), tensors := [])
@@ -126,7 +142,7 @@ class Memo:
         except Unsupported as reason:
             session.counters.bypass(str(reason))
             return run(*args, **kwargs)
-        if entry.is_new:
+        if entry.outputs is None:
             session.counters.misses += not session.running_units  # a trunk within a trunk is no pass of its own
             session.running_units += 1
             try:
@@ -138,9 +154,9 @@ class Memo:
             elif not self.is_refused and entry.generation == self.generation:
                 self.store(session, slot, entry, module, output)
             return output
-        if session.mode != "verify" and (session.role, module.training, torch.is_grad_enabled()) in self._trusted:
+        if (session.role, entry.trial) in self._trusted and session.mode != "verify":
             return self.use(session, slot, entry)
-        return self._compare(session, slot, entry, module, run, args, kwargs)
+        return self._compare(session, slot, entry, run, args, kwargs)
 
     def look_up(
         self, session: Session, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
@@ -183,10 +199,9 @@ class Memo:
             raise _why_unsupported(error, tensors) from None
         if slot.was_refused:
             entry.is_second, slot.was_refused = True, False
-        settled = role, module.training, torch.is_grad_enabled()
-        if settled not in self._settled or session.mode == "verify":
-            if self._has_trial_ahead(settled) or session.mode == "verify":
-                entry.before = read_before(self._state.modules(module))
+        has_trial = (role, entry.trial) not in self._settled and self._has_trial_ahead(role, entry.trial)
+        if has_trial or session.mode == "verify":
+            entry.before = read_before(self._state.modules(module))
         return slot, entry
 
     def _find_equal(
@@ -225,12 +240,15 @@ class Memo:
         except Unsupported as reason:
             session.counters.bypass(f"output: {reason}")
             return
-        entry.is_new = False
-        if entry.requires_grad is not None:
-            for grad_fn in {tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None}:
-                grad_fn.register_prehook(_DropAtBackward(slot, entry))
+        if entry.trial[1]:
+            for tensor in outputs:
+                grad_fn = tensor.grad_fn
+                if grad_fn is not None:
+                    grad_fn.register_prehook(functools.partial(_lose, slot.reference, weakref.ref(entry)))
         slot.add(entry)
-        live.memos[id(self)] = self.reference
+        if not self.is_live:
+            self.is_live = True
+            live.memos.add(self)
 
     def use(self, session: Session, slot: Slot, entry: Entry) -> Any:
         """Give an entry to a role.
@@ -243,10 +261,9 @@ class Memo:
         """
         self.mark_served(session, slot, entry)
         session.counters.hits += not session.running_units
-        output = entry.output
-        for tensor in entry.outputs:  # a moment ago, their versions were the recorded ones
-            session.features.append((self, tensor, tensor._version, tensor.requires_grad))
-        return output if type(output) is torch.Tensor else copy_containers(output)
+        for tensor in entry.outputs or ():  # a moment ago, their versions were the recorded ones
+            session.features.append((self, tensor, tensor._version, None))
+        return entry.output if type(entry.output) is torch.Tensor else copy_containers(entry.output)
 
     def mark_served(self, session: Session, slot: Slot, entry: Entry) -> None:
         """Note that a role has got an entry. When every known role has, it goes.
@@ -257,15 +274,17 @@ class Memo:
         """
         entry.served[session.role] = session.number
         self._pairs_in_vain = 0
-        if self.roles <= entry.served.keys():
-            slot.remove(entry)
+        if len(entry.served) >= len(self.roles) and entry.served.keys() >= self.roles:
+            if len(slot.entries) == 1:
+                slot.entries = []
+            else:
+                slot.remove(entry)
 
     def _compare(
         self,
         session: Session,
         slot: Slot,
         entry: Entry,
-        module: nn.Module,
         run: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -279,18 +298,18 @@ class Memo:
             finally:
                 session.transparent -= 1
 
-        if entry.before is not None and not self.is_on_probation(role, module):
+        if entry.before is not None and not self.is_on_probation(role, entry):
             verify(entry, self.name, role, run_alone)
             return self.use(session, slot, entry)
         self.mark_served(session, slot, entry)
         session.counters.misses += 1
         fresh = run_alone()
-        for tensor, version in versions_of(fresh):  # to see whether the role changes it
+        for tensor, version in versions_of(fresh):
             session.features.append((self, tensor, version, tensor.requires_grad))
         if entry.before is None:
             return fresh  # it was kept while nobody was on probation: nothing to judge it by
         differs = why_untrusted(entry, fresh, run_alone)
-        self.pass_probation(role, module)
+        self.pass_probation(role, entry)
         if differs is not None:
             self.refuse(
                 f"for the same inputs it returned something else to role {role!r} than to the role before ({differs})",
@@ -299,32 +318,31 @@ class Memo:
             )
         return fresh
 
-    def is_on_probation(self, role: Hashable, module: nn.Module) -> bool:
-        """Whether the next entry for a role is compared with a pass of its own.
+    def is_on_probation(self, role: Hashable, entry: Entry) -> bool:
+        """Whether an entry for a role is compared with a pass of its own.
 
         :param role: Role.
-        :param module: Module whose training flag, together with the grad mode, is the mode on probation.
+        :param entry: Entry, made in the training and grad mode that is on probation.
 
         :return: True for the first :py:data:`PROBATION` times.
         """
-        return (role, module.training, torch.is_grad_enabled()) not in self._trusted
+        return (role, entry.trial) not in self._trusted
 
-    def pass_probation(self, role: Hashable, module: nn.Module) -> None:
+    def pass_probation(self, role: Hashable, entry: Entry) -> None:
         """Count one comparison.
 
         :param role: Role.
-        :param module: As for :py:meth:`is_on_probation`.
+        :param entry: Entry that was compared.
         """
-        trial = role, module.training, torch.is_grad_enabled()
+        trial = role, entry.trial
         self._proofs[trial] += 1
         if self._proofs[trial] >= PROBATION:
             self._trusted.add(trial)
 
-    def _has_trial_ahead(self, producer_in_mode: tuple[Hashable, bool, bool]) -> bool:
-        producer, *mode = producer_in_mode
+    def _has_trial_ahead(self, producer: Hashable, trial: tuple[bool, bool]) -> bool:
         others = self.roles - {producer}
-        if others and all((role, *mode) in self._trusted for role in others):
-            self._settled.add(producer_in_mode)
+        if others and all((role, trial) in self._trusted for role in others):
+            self._settled.add((producer, trial))
             return False
         return True
 
@@ -353,14 +371,8 @@ def _why_unsupported(error: RuntimeError, tensors: Sequence[torch.Tensor]) -> Ex
     return error
 
 
-class _DropAtBackward:
-    """A backward uses up the graph of an output: who comes next must get a graph of its own."""
-
-    def __init__(self, slot: Slot, entry: Entry) -> None:
-        self._slot = weakref.ref(slot)
-        self._entry = weakref.ref(entry)
-
-    def __call__(self, grad_outputs: Any) -> None:
-        slot, entry = self._slot(), self._entry()
-        if slot is not None and entry is not None:
-            slot.lose(entry, "backward")
+def _lose(slot: weakref.ref[Slot], entry: weakref.ref[Entry], grad_outputs: Any) -> None:
+    # a backward uses up the graph of an output: who comes next must get a graph of its own
+    its_slot, its_entry = slot(), entry()
+    if its_slot is not None and its_entry is not None:
+        its_slot.lose(its_entry, "backward")

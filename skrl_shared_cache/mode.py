@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import Any
 
 import torch
@@ -22,17 +20,6 @@ from skrl_shared_cache.trees import Unsupported
 
 _HAS_CUDA = torch.backends.cuda.is_built() or torch.version.hip is not None
 _AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
-_is_cuda_initialized = torch.cuda.is_initialized if _HAS_CUDA else bool
-_call = getattr(operator, "call", lambda function: function())  # new in Python 3.11
-_RARELY_TRUE = [
-    is_inference_mode_enabled,
-    _get_tracing_state,
-    peek_interpreter_stack,
-    functools.partial(_top_saved_tensors_default_hooks, False),
-    _len_torch_dispatch_stack,
-    _is_any_autocast_enabled,
-    *([_is_cuda_initialized] if _HAS_CUDA else []),
-]
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 
@@ -43,7 +30,17 @@ def current_mode() -> Any:
 
     :raises Unsupported: If the cache must keep out of the way of the current call.
     """
-    if any(map(_call, _RARELY_TRUE)) or _current_graph_task_id() != -1 or forward_ad._current_level >= 0:
+    if (
+        is_inference_mode_enabled()
+        or _is_any_autocast_enabled()
+        or _len_torch_dispatch_stack()
+        or _get_tracing_state() is not None
+        or peek_interpreter_stack() is not None
+        or _top_saved_tensors_default_hooks(False) is not None
+        or _current_graph_task_id() != -1
+        or forward_ad._current_level >= 0
+        or (_HAS_CUDA and torch.cuda.is_initialized())
+    ):
         return _unusual_mode()
     return is_grad_enabled()
 
@@ -71,7 +68,7 @@ def _unusual_mode() -> Any:
             for device in _AUTOCAST_DEVICES
             if torch.is_autocast_enabled(device)
         )
-    if not _is_cuda_initialized():
+    if not _HAS_CUDA or not torch.cuda.is_initialized():
         return (is_grad_enabled(), autocast) if autocast else is_grad_enabled()
     stream = torch._C._cuda_getCurrentRawStream(torch._C._cuda_getDevice())
     return is_grad_enabled(), autocast, stream, torch.cuda.is_current_stream_capturing()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from skrl.models.torch import Model
-from torch import compiler
-from torch.compiler import is_dynamo_compiling
 
 from skrl_shared_cache.info import CacheInfo
-from skrl_shared_cache.model_cache import ModelCache
+from skrl_shared_cache.model_cache import ModelCache, guard
 from skrl_shared_cache.session import active
 
 T = TypeVar("T")
@@ -154,13 +151,6 @@ def _guard_compute(cls: type[SharedModel]) -> None:
     if cls is SharedModel or hasattr(compute, _GUARDED) or getattr(compute, "__isabstractmethod__", False):
         return
 
-    @functools.wraps(compute)
-    def guarded(self: SharedModel, *args: Any, **kwargs: Any) -> Any:
-        if is_dynamo_compiling() or compiler._is_compiling_flag:
-            if self._shared_cache.compiled_output is not None:  # a write would be a side effect that export warns about
-                self._shared_cache.compiled_output = None
-            return compute(self, *args, **kwargs)
-        return self._shared_cache.run(self, compute, args, kwargs)
-
+    guarded = guard(compute)
     setattr(guarded, _GUARDED, True)
     cls.compute = guarded  # type: ignore[method-assign]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import types
 import weakref
 from collections.abc import Callable, Hashable
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import compiler, nn
+from torch.compiler import is_dynamo_compiling
 
 from skrl_shared_cache.candidates import find_candidates, named_modules
 from skrl_shared_cache.errors import warn
@@ -22,7 +23,6 @@ from skrl_shared_cache.shared_output import Frame, SharedOutput
 if TYPE_CHECKING:
     from skrl_shared_cache.model import SharedModel
 
-_values = dict.values
 MODES = ("on", "off", "verify")
 ENVIRONMENT_VARIABLE = "SKRL_SHARED_CACHE"
 WATCHED_COMPUTES = 4  # of each role: afterwards only the modules that two roles called are intercepted
@@ -67,7 +67,7 @@ class ModelCache:
         self._candidates: list[Shim] = []
         self._shared: list[Shim] = []
         self._dictionaries: list[dict[str, nn.Module | None]] = []  # that the candidates were found in
-        self._children: list[nn.Module | None] = []  # what was in them
+        self._children: list[dict[str, nn.Module | None]] = []  # copies of them
         self._seen_changes = -1
         self._computes: dict[Hashable, int] = {}
         self._plans: dict[Hashable, list[Shim]] = {}  # of the roles that need not be watched any more
@@ -80,47 +80,20 @@ class ModelCache:
         return ModelCache, ()
 
     def run(
-        self, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, role: Hashable
     ) -> Any:
-        """Run compute with the shared modules intercepted.
+        """Run compute with the shared modules intercepted, whatever the circumstances.
 
-        :param model: Model that owns this cache.
+        :param model: Model that has this cache.
         :param compute: Its compute, as the plain function.
         :param args: Arguments of compute after the model: usually inputs and role.
         :param kwargs: Keyword arguments of compute.
+        :param role: Role.
 
         :return: What compute returns.
         """
-        role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
-        shims = self._plans.get(role) if type(role) is str else None
-        if (
-            shims is None
-            or active.session is not None
-            or (self._mode if model.shared_cache_mode is None else model.shared_cache_mode) != "on"
-            or self._owner() is not model
-            or self._has_changed()
-        ):
-            return self._run(model, compute, args, kwargs, role)
-        active.session = session = Session(role, self._counters, id(self))
-        try:
-            for shim in shims:
-                if shim.original is not None or shim.place.setdefault(PLACE, shim) is not shim:
-                    shim.install()
-            result = compute(model, *args, **kwargs)
-        except BaseException:
-            self.drop("exception in compute")
-            raise
-        finally:
-            active.session = None
-            for shim in shims:
-                shim.remove()
-        return session.end(result) if session.features else result
-
-    def _run(
-        self, model: SharedModel, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, role: Hashable
-    ) -> Any:
         if self._owner() is not model:
-            return self._cache_of(model).run(model, compute, args, kwargs)
+            return self._cache_of(model).run(model, compute, args, kwargs, role)
         mode = self._mode if model.shared_cache_mode is None else model.shared_cache_mode
         key, outer = id(self), active.session
         if outer is None:
@@ -240,11 +213,11 @@ class ModelCache:
 
         :param reason: A few words.
         """
-        for shim in list(self._shims.values()):
-            shim.memo.drop(reason)
+        modules = [shim.memo for shim in list(self._shims.values())]
         functions = [memo for memos in list(self._functions.values()) for memo in memos.values()]
-        for memo in [*self._units.values(), *functions, self._shared_output.memo]:
+        for memo in [*modules, *self._units.values(), *functions, self._shared_output.memo]:
             memo.drop(reason)
+            memo.release()
 
     def info(self) -> CacheInfo:
         """Read the statistics.
@@ -254,7 +227,7 @@ class ModelCache:
         return self._counters.info()
 
     def _shims_for(self, model: SharedModel, role: Hashable) -> list[Shim]:
-        if self._has_changed():
+        if self._dictionaries != self._children or self._seen_changes != Memo.changes:
             self._rebuild(model)
         shims = self._plans.get(role)
         if shims is not None:
@@ -268,16 +241,12 @@ class ModelCache:
             self._plans[role] = self._shared
         return self._shared
 
-    def _has_changed(self) -> bool:
-        children = [*chain.from_iterable(map(_values, self._dictionaries))]
-        return children != self._children or self._seen_changes != Memo.changes
-
     def _rebuild(self, model: SharedModel) -> None:
         named = named_modules(model)
         self._counters.has_names = bool(model.shared_modules)
         changes = Memo.changes
         self._dictionaries, candidates = find_candidates(model)
-        children = [*chain.from_iterable(map(_values, self._dictionaries))]
+        children = [dict(each) for each in self._dictionaries]
         # what contains a named module would hide it
         candidates = {each: name for each, name in candidates.items() if named.keys().isdisjoint(each.modules())}
         shims = {module: shim_of(module, name) for module, name in {**candidates, **named}.items()}
@@ -304,6 +273,54 @@ class ModelCache:
             "Separate networks for each role are right, but gain nothing from SharedModel. If there is a trunk, "
             'compute it in one method of the model and name it: `shared_modules = ("trunk",)`.',
         )
+
+
+def guard(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a compute, so that the shared modules are intercepted while it runs.
+
+    :param compute: Plain function.
+
+    :return: Function.
+    """
+
+    @functools.wraps(compute)
+    def guarded(model: SharedModel, *args: Any, **kwargs: Any) -> Any:
+        cache = model._shared_cache
+        if is_dynamo_compiling() or compiler._is_compiling_flag:
+            if cache.compiled_output is not None:  # a write would be a side effect that export warns about
+                cache.compiled_output = None
+            return compute(model, *args, **kwargs)
+        role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
+        shims = cache._plans.get(role) if type(role) is str else None
+        if (
+            shims is None
+            or active.session is not None
+            or (cache._mode if model.shared_cache_mode is None else model.shared_cache_mode) != "on"
+            or cache._owner() is not model
+            or cache._seen_changes != Memo.changes
+            or cache._dictionaries != cache._children
+        ):
+            return cache.run(model, compute, args, kwargs, role)
+        # what follows is `run` for the most usual case: time is short where the trunk is small
+        active.session = session = Session(role, cache._counters, id(cache))
+        try:
+            for shim in shims:
+                if shim.original is not None or shim.place.setdefault(PLACE, shim) is not shim:
+                    shim.install()
+            result = compute(model, *args, **kwargs)
+        except BaseException:
+            cache.drop("exception in compute")
+            raise
+        finally:
+            active.session = None
+            for shim in shims:
+                if shim.original is not None or shim.place.get(PLACE) is not shim:
+                    shim.remove()
+                else:
+                    shim.place.pop(PLACE, None)
+        return session.end(result) if session.features else result
+
+    return guarded
 
 
 def _no_model() -> None:

@@ -5,13 +5,13 @@ It is read twice per policy/value pair, so all loops over it are left to ``map``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import is_grad_enabled, nn
 
 from skrl_shared_cache.trees import Unsupported
 
@@ -19,42 +19,36 @@ if TYPE_CHECKING:
     from skrl_shared_cache.entries import Entry
 
 _TYPES = {torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter)}
-END = (object(),)  # behind the contents, so that one that is longer or shorter differs
 _values = dict.values
 training_of = attrgetter("training")
 version_of = attrgetter("_version")
 requires_grad_of = attrgetter("requires_grad")
 grad_fn_of = attrgetter("grad_fn")
-shape_of = attrgetter("shape")
 address_of = torch.Tensor.data_ptr
-numel_of = torch.Tensor.numel
-strides_of = torch.Tensor.stride
 _storage_of = torch.Tensor.untyped_storage
 
 
 class Held(NamedTuple):
-    """What some dictionaries of a tree hold. Alive, so that versions and addresses keep their meaning."""
+    """What some dictionaries hold. Alive, so that versions and addresses keep their meaning."""
 
-    values: list[Any]
-    """Children, parameters or buffers, None for a bias that is absent, and a mark at the end."""
+    copies: list[dict[Any, Any]]
+    """Copies of the dictionaries: of children, parameters or buffers by name, and None for a bias that is absent."""
+    scalars: list[Any]
+    """Those tensors of them that have one element or none: equal is not the same, and ``==`` would not tell."""
     tensors: list[torch.Tensor]
-    matrices: list[torch.Tensor]
-    """Tensors of several dimensions, of which ``p.data = p.data.t()`` changes nothing but the strides."""
     addresses: list[int]
     storages: list[Any]
     """``p.data = other`` changes nothing but the address, which may be used again unless the storage is held."""
-    numels: list[int]
-    strides: list[tuple[int, ...]]
 
 
 class Tree(NamedTuple):
     """A tree without its root: a model that keeps its own state must not keep itself alive."""
 
     submodules: list[nn.Module]
-    dictionaries: list[dict[str, Any]]
+    dictionaries: list[dict[Any, Any]]
     """Live dictionaries of the children and parameters of the root and all submodules."""
-    buffers: list[dict[str, Any]]
-    empty: list[dict[str, Any]]
+    buffers: list[dict[Any, Any]]
+    empty: list[dict[Any, Any]]
     """Those that hold nothing: as long as they do not, they need not be read one by one."""
 
 
@@ -84,7 +78,7 @@ class ModuleState:
         :raises RuntimeError: If a tensor is an inference tensor, or not strided.
         """
         tree, held, inputs = self.tree or self.walk(root), self._held, entry.inputs
-        if any(tree.empty) or held is None or not all(map(is_, chain(contents(tree.dictionaries), END), held.values)):
+        if any(tree.empty) or held is None or have_changed(tree.dictionaries, held):
             tree = self.walk(root)  # another child has parameters of its own
             held = self._held = _hold(tree.dictionaries)
         entry.training = [root.training, *map(training_of, tree.submodules)]
@@ -94,9 +88,9 @@ class ModuleState:
         if addresses[len(inputs) :] != held.addresses:
             held = self._held = _hold(tree.dictionaries)
         entry.held = held
-        entry.shapes = [*map(shape_of, inputs)]
-        entry.strides = [*map(strides_of, inputs)]
-        if torch.is_grad_enabled():
+        entry.trial = root.training, is_grad_enabled()
+        entry.requires_grad = None
+        if is_grad_enabled():
             entry.requires_grad = [*map(requires_grad_of, tensors)]
             entry.grad_fns = [*map(grad_fn_of, inputs)]
         if tree.buffers:
@@ -111,7 +105,6 @@ class ModuleState:
 
         :raises Unsupported: As for :py:meth:`begin`, and if they require grad though it ran without grad mode.
         """
-        entry.outputs = outputs
         for output in outputs:
             entry.tensors.append(output)
             entry.versions.append(output._version)
@@ -121,6 +114,8 @@ class ModuleState:
                 entry.grad_fns.append(output.grad_fn)
             elif output.requires_grad:
                 raise Unsupported("grad mode enabled within the trunk")
+        entry.outputs = outputs
+        entry.buffers = None
         tree = self.tree or self.walk(root)
         if tree.buffers:
             entry.buffers = _hold(tree.buffers)
@@ -142,7 +137,9 @@ class ModuleState:
         modules = list(root.modules())
         if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
             raise Unsupported("a scripted module")  # its parameters are new objects at each access
-        dictionaries = [each for module in modules for each in (module._modules, module._parameters)]
+        dictionaries: list[dict[Any, Any]] = []
+        for module in modules:
+            dictionaries += module._modules, module._parameters
         # hooks on what lies within: one that came or went between two calls has work to do
         dictionaries += [hooks for module in modules[1:] for hooks in hooks_of(module)]
         buffers = [module._buffers for module in modules]
@@ -165,14 +162,26 @@ def hooks_of(module: nn.Module) -> tuple[dict[int, Any], ...]:
     return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
 
 
-def contents(dictionaries: list[dict[str, Any]]) -> Iterator[Any]:
-    """Chain what some dictionaries hold.
+def have_changed(dictionaries: list[dict[Any, Any]], held: Held) -> bool:
+    """Compare what some dictionaries hold with what they held.
 
     :param dictionaries: Live dictionaries.
+    :param held: What they held.
 
-    :return: Their values.
+    :return: False if it is the very same.
     """
-    return chain.from_iterable(map(_values, dictionaries))
+    try:
+        # the same objects are equal without being asked, and different tensors of several elements refuse to answer
+        if dictionaries != held.copies:
+            return True
+    except Exception:
+        return True
+    return bool(held.scalars) and not all(map(is_, _scalars_of(dictionaries), held.scalars))
+
+
+def _scalars_of(dictionaries: list[dict[Any, Any]]) -> list[torch.Tensor]:
+    values = chain.from_iterable(map(_values, dictionaries))
+    return [value for value in values if isinstance(value, torch.Tensor) and value.numel() < 2]
 
 
 def figures_of(held: Held) -> tuple[Any, ...]:
@@ -180,31 +189,20 @@ def figures_of(held: Held) -> tuple[Any, ...]:
 
     :param held: Tensors.
 
-    :return: Versions, addresses, sizes, strides and flags.
+    :return: Versions, addresses and flags.
     """
     tensors = held.tensors
     return (
         [*map(version_of, tensors)],
         [*map(address_of, tensors)],
-        [*map(numel_of, tensors)],
-        [*map(strides_of, held.matrices)],
         [*map(requires_grad_of, tensors)],
     )
 
 
-def _hold(dictionaries: list[dict[str, Any]]) -> Held:
-    values = [*contents(dictionaries), *END]
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+def _hold(dictionaries: list[dict[Any, Any]]) -> Held:
+    tensors = [value for each in dictionaries for value in each.values() if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
             raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}, {tensor.layout}")
-    matrices = [tensor for tensor in tensors if tensor.dim() > 1]
-    return Held(
-        values,
-        tensors,
-        matrices,
-        [*map(address_of, tensors)],
-        [*map(_storage_of, tensors)],
-        [*map(numel_of, tensors)],
-        [*map(strides_of, matrices)],
-    )
+    copies = [dict(each) for each in dictionaries]
+    return Held(copies, _scalars_of(copies), tensors, [*map(address_of, tensors)], [*map(_storage_of, tensors)])

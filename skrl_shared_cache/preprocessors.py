@@ -66,9 +66,10 @@ class _CachedPreprocessor(nn.Module):
         except Unsupported:
             return super().__call__(x, **kwargs)
         last, state = memory.last, memory.state
-        if last is not None and last.inputs[0] is x:
-            if why_refused(last, mode, self, state, arguments, (x,)) is None:
-                return last.output
+        if last is not None and last.inputs[0] is not x:
+            last = None
+        if last is not None and why_refused(last, mode, self, state, arguments, (x,)) is None:
+            return last.output
         memory.last = None
         entry = Entry(arguments, (x,), mode, {}, 0)
         try:

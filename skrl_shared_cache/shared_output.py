@@ -116,7 +116,7 @@ class SharedOutput:
             slot, entry = memo.look_up(session, model, structure, tensors)
         except Unsupported as reason:
             session.counters.bypass(str(reason))
-        if entry is None or entry.is_new:
+        if entry is None or entry.outputs is None:
             # a model may keep more than the features (an LSTM's states), and then for the next compute only
             memo.drop("another compute came between")
             result = run(frame)
@@ -124,11 +124,11 @@ class SharedOutput:
                 entry.generation = memo.generation
                 memo.store(session, slot, entry, model, frame.features)
             return result
-        if session.mode == "verify" or memo.is_on_probation(session.role, model):
+        if session.mode == "verify" or memo.is_on_probation(session.role, entry):
             result = run(frame)
             memo.mark_served(session, slot, entry)
             self._prove(session, model, entry, run)
-            memo.pass_probation(session.role, model)
+            memo.pass_probation(session.role, entry)
             return result
         return run(Frame(memo.use(session, slot, entry)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -81,3 +83,24 @@ def _looks_like(a: torch.Tensor, b: torch.Tensor) -> bool:
         and a.is_conj() == b.is_conj()
         and a.is_neg() == b.is_neg()
     )
+
+
+def has_hooks(tensor: torch.Tensor) -> bool:
+    """Whether a backward does something with the gradient of a tensor besides passing it on.
+
+    :param tensor: Tensor.
+
+    :return: True if it has a hook, or retains its gradient.
+    """
+    return bool(tensor._backward_hooks) or (tensor.retains_grad and tensor.grad_fn is not None)
+
+
+def share_memory_with(tensor: torch.Tensor) -> Callable[[torch.Tensor], bool]:
+    """Make a function that tells whether tensors lie in the memory of a given one.
+
+    :param tensor: Strided tensor.
+
+    :return: Function.
+    """
+    storage = tensor.untyped_storage()._cdata
+    return lambda other: other.layout is torch.strided and other.untyped_storage()._cdata == storage

@@ -67,6 +67,23 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     return value
 
 
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """List the tensors of a nested value.
+
+    :param value: Nested value. What is neither a tensor nor a known container is left out.
+
+    :return: Tensors.
+    """
+    tensors: list[torch.Tensor] = []
+
+    def add(tensor: torch.Tensor) -> torch.Tensor:
+        tensors.append(tensor)
+        return tensor
+
+    map_tensors(value, add)
+    return tensors
+
+
 def copy_containers(value: Any) -> Any:
     """Copy the containers of a nested value, and none of its tensors.
 
