@@ -21,6 +21,7 @@ _ISAAC_SIM = ("omni", "pxr", "carb")
 _TASKS = "omniisaacgymenvs"
 _ROBOTS = f"{_TASKS}.robots.articulations"
 _GYM = "gym"
+_INF = float("inf")  # an object of its own, so that uninstall takes away what install brought
 
 
 def install(dynamics: Mapping[str, Dynamics] | None = None) -> None:
@@ -33,16 +34,17 @@ def install(dynamics: Mapping[str, Dynamics] | None = None) -> None:
 
     :param dynamics: Dynamics by the name of the robot or object: the last part of the path of its prim.
 
-    :raises RuntimeError: Isaac Sim itself is installed.
+    :raises RuntimeError: Isaac Sim itself is installed, or USD's ``pxr`` is imported already.
     :raises TypeError: A dynamics is none.
     """
     if _FINDER not in sys.meta_path:
-        for root in _ISAAC_SIM:
-            if root in sys.modules or importlib.util.find_spec(root) is not None:
-                raise RuntimeError(f"{root!r} is installed: the stand-ins are for where Isaac Sim is not")
+        if imported := [root for root in _ISAAC_SIM if root in sys.modules]:
+            raise RuntimeError(f"{imported[0]!r} is imported already: install the stand-ins before that")
+        if found := [name for name in ("carb", "omni.isaac.core") if _is_importable(name)]:
+            raise RuntimeError(f"{found[0]!r} is installed: the stand-ins are for where Isaac Sim is not")
         sys.meta_path.insert(0, _FINDER)
         if not hasattr(np, "Inf"):
-            np.Inf = np.inf  # type: ignore[attr-defined]
+            np.Inf = _INF  # type: ignore[attr-defined]
     set_dynamics(dynamics or {})
 
 
@@ -50,13 +52,26 @@ def uninstall() -> None:
     """Undo :func:`install`: forget the stand-ins, and what was imported through them."""
     if _FINDER in sys.meta_path:
         sys.meta_path.remove(_FINDER)
-        if int(np.__version__.partition(".")[0]) >= 2:
+        if getattr(np, "Inf", None) is _INF:
             del np.Inf  # type: ignore[attr-defined]
-        for name in [name for name in sys.modules if name.partition(".")[0] in (*_ISAAC_SIM, _TASKS)]:
-            del sys.modules[name]
+        _forget((*_ISAAC_SIM, _TASKS))
         for name in [name for name in (_GYM, f"{_GYM}.spaces") if _is_ours(sys.modules.get(name))]:
             del sys.modules[name]
     set_dynamics({})
+
+
+def _forget(roots: Sequence[str]) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in roots]:
+        del sys.modules[name]
+
+
+def _is_importable(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # not even its parent
+        return False
+    finally:
+        _forget(_ISAAC_SIM)  # looking for a module imports its parents
 
 
 def _is_ours(module: ModuleType | None) -> bool:

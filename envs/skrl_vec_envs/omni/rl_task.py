@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
+from skrl_vec_envs.omni.app import no_effect
 from skrl_vec_envs.omni.usd import GridCloner, define_prim, new_stage
 from skrl_vec_envs.omniverse import task as base
 from skrl_vec_envs.omniverse.env import VecEnv
@@ -24,6 +26,10 @@ class RLTask(base.RLTask):
     :param env: Environment to which the task will be given.
     :param offset: Accepted, without effect.
     """
+
+    dr = SimpleNamespace(physics_view=SimpleNamespace(step_randomization=no_effect))
+    """What tasks call where they randomize the simulator; that itself is refused."""
+    enable_cameras = False
 
     def seed(self, seed: int) -> None:
         """Seed the task's random numbers, and the global ones of Python, NumPy and torch."""

@@ -28,6 +28,25 @@ def check_buffers(task: Any) -> None:
         raise TypeError(f"{type(task).__name__}.extras must be a dict, got {type(task.extras).__name__}")
 
 
+def check_returned(task: Any, observations: Any, rewards: Any, resets: Any) -> None:
+    """Check what ``post_physics_step`` returned, where that is not the buffer itself.
+
+    :param task: Task.
+    :param observations: In place of ``obs_buf``.
+    :param rewards: In place of ``rew_buf``.
+    :param resets: In place of ``reset_buf``.
+
+    :raises ValueError: A shape is not the buffer's.
+    """
+    for name, returned in ("obs_buf", observations), ("rew_buf", rewards), ("reset_buf", resets):
+        buffer = getattr(task, name)
+        if returned is not buffer and (not isinstance(returned, torch.Tensor) or returned.shape != buffer.shape):
+            raise ValueError(
+                f"{type(task).__name__}.post_physics_step must return something of the shape of {name}, "
+                f"{tuple(buffer.shape)}, got {tuple(getattr(returned, 'shape', ())) or returned!r}"
+            )
+
+
 def check_finite(name: str, values: torch.Tensor) -> None:
     """Check that there is no NaN and no infinity. Waits for the device.
 

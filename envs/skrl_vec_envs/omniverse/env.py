@@ -11,7 +11,7 @@ import gymnasium
 import torch
 
 from skrl_vec_envs.omniverse.actions import check_actions, zero_actions
-from skrl_vec_envs.omniverse.buffers import check_buffers, check_finite
+from skrl_vec_envs.omniverse.buffers import check_buffers, check_finite, check_returned
 from skrl_vec_envs.omniverse.task import RLTask
 from skrl_vec_envs.omniverse.world import World
 
@@ -198,6 +198,7 @@ class VecEnv:
         task = self.task
         observations, rewards, resets, extras = task.post_physics_step()
         self._check_buffers()
+        check_returned(task, observations, rewards, resets)
         result = self._observe(observations)
         rewards = self._copy(rewards)
         over = resets > 0

@@ -16,6 +16,7 @@ import torch
 from skrl_vec_envs.omniverse.env import Observations, StepByRows, VecEnv
 
 _Queue = queue.Queue[Any]
+_POLL = 0.1  # seconds after which a thread that waits looks whether the other one has stopped
 
 
 class TaskStopException(Exception):
@@ -196,14 +197,12 @@ class VecEnvMT(VecEnv):
         """
         if self._stop and actions is not None:
             raise TaskStopException("the simulation has stopped") from self._error
-        try:
-            self._queues()[0].put(actions, block, self._timeout)
-        except queue.Full:
-            if actions is None:
-                self.should_run = False
-                return
-            self._stop = True
-            raise TaskStopException(f"the simulation took no actions within {self._timeout} s") from None
+        if actions is None and not block:
+            with contextlib.suppress(queue.Full):
+                self._queues()[0].put_nowait(None)
+            self.should_run = False
+            return
+        self._retry(lambda seconds: self._queues()[0].put(actions, True, seconds), queue.Full)
 
     def get_data(self, block: bool = True) -> Any:
         """Take the results, from the learning thread.
@@ -212,15 +211,27 @@ class VecEnvMT(VecEnv):
 
         :raises TaskStopException: The simulation has stopped, or has sent none in time.
         """
-        try:
-            data = self._queues()[1].get(block, self._timeout)
-        except queue.Empty:
-            self._stop = True
-            raise TaskStopException(f"the simulation sent no results within {self._timeout} s") from None
-        self._queues()[1].task_done()
+        waiting = self._queues()[1]
+        data = (
+            waiting.get_nowait() if not block else self._retry(lambda seconds: waiting.get(True, seconds), queue.Empty)
+        )
+        waiting.task_done()
         if data is None:
             raise TaskStopException("the simulation has stopped") from self._error
         return data
+
+    def _retry(self, act: Callable[[float], Any], failure: type[Exception]) -> Any:
+        """Try for as long as the timeout; the simulation may stop in the meantime, and clear the queues."""
+        deadline = time.monotonic() + self._timeout
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                return act(min(left, _POLL))
+            except failure:
+                if self._stop:
+                    raise TaskStopException("the simulation has stopped") from self._error
+        self._stop = True
+        did = "took no actions" if failure is queue.Full else "sent no results"
+        raise TaskStopException(f"the simulation {did} within {self._timeout} s")
 
     def get_actions(self, block: bool = True) -> torch.Tensor | None:
         """Take actions, from the simulating thread.

@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -129,11 +130,25 @@ def test_uninstalling_leaves_nothing() -> None:
 
 def test_installing_where_isaac_sim_is_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     omni.uninstall()
-    (tmp_path / "pxr").mkdir()
-    (tmp_path / "pxr" / "__init__.py").touch()
+    (tmp_path / "omni" / "isaac" / "core").mkdir(parents=True)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(RuntimeError, match="'pxr' is installed: the stand-ins are for where Isaac Sim is not"):
+    with pytest.raises(RuntimeError, match=r"'omni.isaac.core' is installed: the stand-ins are for where Isaac Sim is"):
         omni.install()
+
+
+def test_usd_may_be_installed_but_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    omni.uninstall()
+    monkeypatch.setitem(sys.modules, "pxr", ModuleType("pxr"))
+    with pytest.raises(RuntimeError, match="'pxr' is imported already: install the stand-ins before that"):
+        omni.install()
+
+
+def test_an_infinity_that_was_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    omni.uninstall()
+    monkeypatch.setattr(np, "Inf", np.inf, raising=False)
+    omni.install()
+    omni.uninstall()
+    assert np.Inf == np.inf  # type: ignore[attr-defined]
 
 
 def test_a_dynamics_of_another_kind_is_refused() -> None:

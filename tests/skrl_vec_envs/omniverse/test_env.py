@@ -326,6 +326,16 @@ def test_a_buffer_that_is_replaced_by_a_wrong_one_is_named(name: str, value: tor
         env.step(env.zero_actions())
 
 
+def test_what_a_step_returns_in_place_of_a_buffer_must_have_its_shape() -> None:
+    env, task = recorder()
+    env.reset()
+    task.post_physics_step = lambda: (task.obs_buf, task.rew_buf[:, None], task.reset_buf, {})  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match=r"post_physics_step must return .* rew_buf, \(3,\), got \(3, 1\)"):
+        env.step(env.zero_actions())
+    task.post_physics_step = lambda: (task.obs_buf * 2, task.rew_buf, task.reset_buf, {})  # type: ignore[method-assign]
+    assert torch.equal(env.step(env.zero_actions())[0]["obs"], task.obs_buf * 2)
+
+
 def test_a_buffer_or_extras_of_another_type_are_named() -> None:
     env, task = recorder()
     env.reset()

@@ -189,3 +189,22 @@ def test_clearing_the_queues_lets_a_side_that_waits_for_room_go_on() -> None:
 
 def test_a_direct_environment_has_no_run() -> None:
     assert not hasattr(make(), "run")
+
+
+def test_a_learning_thread_whose_queue_was_cleared_sees_that_the_simulation_has_stopped() -> None:
+    env, _ = threaded()
+    env.initialize(queue.Queue(1), queue.Queue(1), timeout=60.0)
+    waiting, caught = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        try:
+            env.get_data()
+        except TaskStopException:
+            caught.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert waiting.wait(30)
+    env.stop = True
+    env.clear_queues()
+    assert caught.wait(30)
