@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skrl_shared_cache.instantiator import shared_model
     from skrl_shared_cache.runner import Runner
     from skrl_shared_cache.substitution import use
+    from skrl_shared_cache.tracking import track_cache
 
 __all__ = [
     "CacheInfo",
@@ -27,6 +28,7 @@ __all__ = [
     "cached_preprocessor",
     "check_agent",
     "shared_model",
+    "track_cache",
     "use",
 ]
 __version__ = "0.1.0"
@@ -36,6 +38,7 @@ _LAZY = {
     "Runner": "runner",
     "check_agent": "agent_check",
     "shared_model": "instantiator",
+    "track_cache": "tracking",
     "use": "substitution",
 }
 

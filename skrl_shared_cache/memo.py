@@ -25,6 +25,23 @@ from skrl_shared_cache.trial import verify, why_untrusted
 
 PROBATION = 2
 PAIRS_BEFORE_WARNING = 20
+HIT = "hit: the same tensors, and nothing has changed"
+EQUAL = "hit: other tensors with the same bits (compared on their device, which takes time)"
+RAN = "ran: the first call of a pair"
+ON_PROBATION = "ran on probation: compared with the pass that it could have got"
+
+
+_ADVICE = (
+    "If the roles get the same inputs, compute the whole trunk in one method of the model and name it: "
+    '`shared_modules = ("trunk",)`, so that it is cached as one unit. If they get different inputs, one pass cannot '
+    "serve them: use separate networks."
+)
+_OTHER_ADVICE = (
+    "Something happens to it, or to what it returned, between the calls: let that happen before or after both."
+)
+
+Trial = tuple[Hashable, tuple[bool, bool]]
+"""A role in a mode: training flag and grad mode."""
 
 
 class Memo:
@@ -49,9 +66,11 @@ class Memo:
         self._slots: dict[tuple[int, int], Slot] = {}
         # the number of the call within its compute, to find the slot; a thread that comes between only makes it miss
         self._session = self._position = -1
-        self._proofs: Counter[Hashable] = Counter()
-        self._trusted: set[Hashable] = set()
-        self._settled: set[Hashable] = set()  # producers in modes in which all other roles are trusted
+        self._proofs: Counter[Trial] = Counter()
+        self._trusted: set[Trial] = set()
+        self._settled: set[Trial] = set()  # producers in modes in which all other roles are trusted
+        self.events: dict[Hashable, tuple[int, str]] = {}  # what each role met with last, and in which session
+        self.refusal = ""  # why it is refused
         self._pairs_in_vain = 0  # since the last hit
         self._has_warned = False
 
@@ -85,7 +104,7 @@ class Memo:
         """
         self.drop("not memoized any more")
         if not self.is_refused:
-            self.is_refused = True
+            self.is_refused, self.refusal = True, why
             self._update_ready()
             Memo.changes += 1
             warn(
@@ -110,6 +129,25 @@ class Memo:
         self.generation += 1
         for slot in list(self._slots.values()):
             slot.drop(reason)
+
+    def describe(self, root: nn.Module) -> str:
+        """Say what is compared between the calls of two roles.
+
+        :param root: Module whose parameters and buffers the trunk depends on.
+
+        :return: A few words.
+        """
+        modules = self._state.modules(root)
+        parameters = sum(parameter is not None for module in modules for parameter in module._parameters.values())
+        buffers = sum(buffer is not None for module in modules for buffer in module._buffers.values())
+        return f"{parameters} parameters, {buffers} buffers and train/eval flags of {len(modules)} modules"
+
+    def trials(self) -> dict[Trial, int]:
+        """Tell who is on probation.
+
+        :return: Number of comparisons passed by (role, (training, grad mode)).
+        """
+        return dict(self._proofs)
 
     def release(self) -> None:
         """Let go of the memory of the parameters, which the last pass holds."""
@@ -141,6 +179,7 @@ class Memo:
             slot, entry = self.look_up(session, module, structure, tensors)
         except Unsupported as reason:
             session.counters.bypass(str(reason))
+            self.events[session.role] = session.number, f"bypassed the cache: {reason}"
             return run(*args, **kwargs)
         if entry.outputs is None:
             session.counters.misses += not session.running_units  # a trunk within a trunk is no pass of its own
@@ -186,19 +225,23 @@ class Memo:
                 if entry.served.get(role, number) == number:
                     reason = why_refused(entry, mode, module, self._state, structure, tensors)
                     if reason is None:
+                        self.events[role] = number, HIT
                         return slot, entry
                     refused.append((entry, reason))
             if refused or slot.is_missed:
                 equal = self._find_equal(session, slot, refused, tensors)
                 if equal is not None:
+                    self.events[role] = number, EQUAL
                     return slot, equal
             session.served[role] = -1
             entry = Entry(structure, tensors, mode, session.served, self.generation)
             self._state.begin(module, entry)
         except RuntimeError as error:
             raise _why_unsupported(error, tensors) from None
+        self.events[role] = number, RAN
         if slot.was_refused:
             entry.is_second, slot.was_refused = True, False
+            self.events[role] = number, f"ran again: {session.counters.last_miss}{_difference(refused, tensors)}"
         has_trial = (role, entry.trial) not in self._settled and self._has_trial_ahead(role, entry.trial)
         if has_trial or session.mode == "verify":
             entry.before = read_before(self._state.modules(module))
@@ -303,6 +346,7 @@ class Memo:
             return self.use(session, slot, entry)
         self.mark_served(session, slot, entry)
         session.counters.misses += 1
+        self.events[role] = session.number, ON_PROBATION
         fresh = run_alone()
         for tensor, version in versions_of(fresh):
             session.features.append((self, tensor, version, tensor.requires_grad))
@@ -354,10 +398,15 @@ class Memo:
         self._has_warned = True
         warn(
             f"The shared cache does not help `{self.name}`: it ran again for role {session.role!r} in "
-            f"{PAIRS_BEFORE_WARNING} pairs in a row ({reason}). If the roles get the same inputs, compute the whole "
-            'trunk in one method of the model and name it: `shared_modules = ("trunk",)`, so that it is cached as one '
-            "unit. If they get different inputs, one pass cannot serve them: use separate networks.",
+            f"{PAIRS_BEFORE_WARNING} pairs in a row ({reason}). {_ADVICE if 'inputs' in reason else _OTHER_ADVICE}"
         )
+
+
+def _difference(refused: list[tuple[Entry, str]], tensors: Sequence[torch.Tensor]) -> str:
+    if not refused or refused[-1][1] not in (NEEDS_EQUALITY, DIFFER, OTHER_GRAPH):
+        return ""
+    got, kept = (", ".join(f"{list(x.shape)} {x.dtype}" for x in each) for each in (tensors, refused[-1][0].inputs))
+    return f" (got {got}; kept {kept})" if got != kept else f" (got other tensors of the same form: {got})"
 
 
 def _why_unsupported(error: RuntimeError, tensors: Sequence[torch.Tensor]) -> Exception:

@@ -110,6 +110,13 @@ class SharedModel(Model):
         """
         return self._shared_cache.info()
 
+    def explain_cache(self) -> None:
+        """Print what the cache did for the last pair: what was compared, and why the trunk ran or did not.
+
+        Paste it into a report of what looks like a fault of the cache.
+        """
+        print(self._shared_cache.explanation(self))
+
     def clear_cache(self) -> None:
         """Forget what is cached. It is the remedy after writes that torch does not see."""
         self._shared_cache.drop("cleared")

@@ -14,6 +14,7 @@ from torch.compiler import is_dynamo_compiling
 
 from skrl_shared_cache.candidates import find_candidates, named_modules
 from skrl_shared_cache.errors import warn
+from skrl_shared_cache.explanation import Trunk, explain
 from skrl_shared_cache.info import CacheInfo, Counters
 from skrl_shared_cache.interception import PLACE, Shim, call_unit, shim_of
 from skrl_shared_cache.memo import PAIRS_BEFORE_WARNING, Memo
@@ -225,6 +226,23 @@ class ModelCache:
         :return: Statistics.
         """
         return self._counters.info()
+
+    def explanation(self, model: SharedModel) -> str:
+        """Say in words what happened in the last pair.
+
+        :param model: Model that has this cache.
+
+        :return: Text of several lines.
+        """
+        trunks = [
+            Trunk(shim.memo, f"child module {type(module).__name__}", module) for module, shim in self._shims.items()
+        ]
+        trunks += [Trunk(memo, "method", model) for memo in self._units.values()]
+        trunks += [Trunk(memo, "function", model) for memos in self._functions.values() for memo in memos.values()]
+        if self._shared_output.is_offered:
+            trunks.append(Trunk(self._shared_output.memo, "attribute", model))
+        mode = self._mode if model.shared_cache_mode is None else model.shared_cache_mode
+        return explain(f"{type(model).__name__}, cache {mode!r}", self.info(), trunks)
 
     def _shims_for(self, model: SharedModel, role: Hashable) -> list[Shim]:
         if self._dictionaries != self._children or self._seen_changes != Memo.changes:

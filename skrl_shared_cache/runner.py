@@ -12,6 +12,7 @@ from skrl.utils.runner.torch import Runner as SkrlRunner
 from skrl_shared_cache.agent_check import check_agent
 from skrl_shared_cache.instantiator import shared_model
 from skrl_shared_cache.preprocessors import cached_preprocessor
+from skrl_shared_cache.tracking import track_cache
 
 _SKRL_2 = Version(skrl.__version__).major >= 2
 _PREPROCESSORS = ("observation_preprocessor", "state_preprocessor")
@@ -38,7 +39,8 @@ class Runner(SkrlRunner):
     It takes the arguments of :py:class:`skrl.utils.runner.torch.Runner` of the installed skrl, and the same
     configuration. A ``RunningStandardScaler`` of the observations is replaced by the cached one where the agent scales
     the same observations twice (on skrl 1.4; on skrl 2 with ``time_limit_bootstrap``). Configurations with
-    ``separate: True`` are left alone.
+    ``separate: True`` are left alone. The statistics of the cache are written beside skrl's: see
+    :py:func:`~skrl_shared_cache.track_cache`.
 
     :raises ValueError: If the networks of a shared model read different inputs, or if TRPO is to train a shared model.
     """
@@ -54,4 +56,5 @@ class Runner(SkrlRunner):
     def _generate_agent(self, *args: Any, **kwargs: Any) -> Any:
         agent = super()._generate_agent(*args, **kwargs)
         check_agent(agent)
+        track_cache(agent)
         return agent

@@ -16,6 +16,7 @@ from skrl.utils.runner.torch import Runner as SkrlRunner
 
 from skrl_shared_cache.agent_check import check_agent
 from skrl_shared_cache.runner import cache_scalers  # and with it the instantiator, which keeps skrl's own code
+from skrl_shared_cache.tracking import track_cache
 
 _in_use = 0
 _originals: list[tuple[Any, str, Any]] = []
@@ -46,7 +47,8 @@ def use() -> Substitution:
 
     They then do what :py:class:`~skrl_shared_cache.Runner` and :py:func:`~skrl_shared_cache.shared_model` do, wherever
     and however early they have been imported. Every agent is looked at as by :py:func:`~skrl_shared_cache.check_agent`
-    when its trainer is built. Models that a script defines itself keep their base class.
+    when its trainer is built, and writes the statistics of the cache beside its own, as with
+    :py:func:`~skrl_shared_cache.track_cache`. Models that a script defines itself keep their base class.
 
     :return: Object with a method ``undo``, and a context manager.
 
@@ -93,6 +95,7 @@ def _checked(init: Any) -> Any:
     @functools.wraps(init)
     def init_checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         check_agent(self)
+        track_cache(self)
         return init(self, *args, **kwargs)
 
     return init_checked
