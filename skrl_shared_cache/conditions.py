@@ -67,7 +67,11 @@ def why_refused(
     watched = entry.tensors
     if [*map(version_of, watched)] != entry.versions or [*map(address_of, watched)] != entry.addresses:
         return _what_changed(entry)
-    if any(tree.empty) or have_changed(tree.dictionaries, entry.held):
+    try:
+        is_same = tree.dictionaries == entry.held.copies and not any(tree.empty)
+    except Exception:  # see `have_changed`, which is written out here for speed
+        is_same = False
+    if not is_same or (entry.held.scalars and have_changed(tree.dictionaries, entry.held)):
         state.forget()
         return _PARAMETERS
     if entry.requires_grad is not None:

@@ -58,9 +58,10 @@ def _status(memo: Memo) -> str:
 
 def _last_pair(trunk: Trunk) -> Iterator[str]:
     memo = trunk.memo
-    if not memo.events or memo.refusal:
+    events = memo.events()
+    if not events or memo.refusal:
         return
-    for role, (_, what) in sorted(memo.events.items(), key=lambda item: item[1][0]):
+    for role, what in events:
         yield f"    {role!r} {what}"
     yield f"    compared with the pass before: inputs, output, mode, {memo.describe(trunk.root)}"
     for (role, (training, grad)), count in memo.trials().items():

@@ -69,7 +69,8 @@ class Memo:
         self._proofs: Counter[Trial] = Counter()
         self._trusted: set[Trial] = set()
         self._settled: set[Trial] = set()  # producers in modes in which all other roles are trusted
-        self.events: dict[Hashable, tuple[int, str]] = {}  # what each role met with last, and in which session
+        self._events: dict[Hashable, tuple[int, str]] = {}  # unusual ones: what a role met with, and in which session
+        self._last: tuple[int, dict[Hashable, int]] = -1, {}  # session that began the last entry, and who is served
         self.refusal = ""  # why it is refused
         self._pairs_in_vain = 0  # since the last hit
         self._has_warned = False
@@ -142,6 +143,18 @@ class Memo:
         buffers = sum(buffer is not None for module in modules for buffer in module._buffers.values())
         return f"{parameters} parameters, {buffers} buffers and train/eval flags of {len(modules)} modules"
 
+    def events(self) -> list[tuple[Hashable, str]]:
+        """Tell what each role met with when it called the trunk last.
+
+        :return: Roles and words, in the order of the calls.
+        """
+        began, served = self._last
+        events = {role: (began, RAN) if number < 0 else (number, HIT) for role, number in served.items()}
+        for role, event in self._events.items():
+            if event[0] >= events.get(role, event)[0]:
+                events[role] = event
+        return [(role, what) for role, (_, what) in sorted(events.items(), key=lambda item: item[1][0])]
+
     def trials(self) -> dict[Trial, int]:
         """Tell who is on probation.
 
@@ -179,7 +192,7 @@ class Memo:
             slot, entry = self.look_up(session, module, structure, tensors)
         except Unsupported as reason:
             session.counters.bypass(str(reason))
-            self.events[session.role] = session.number, f"bypassed the cache: {reason}"
+            self._events[session.role] = session.number, f"bypassed the cache: {reason}"
             return run(*args, **kwargs)
         if entry.outputs is None:
             session.counters.misses += not session.running_units  # a trunk within a trunk is no pass of its own
@@ -225,23 +238,22 @@ class Memo:
                 if entry.served.get(role, number) == number:
                     reason = why_refused(entry, mode, module, self._state, structure, tensors)
                     if reason is None:
-                        self.events[role] = number, HIT
                         return slot, entry
                     refused.append((entry, reason))
             if refused or slot.is_missed:
                 equal = self._find_equal(session, slot, refused, tensors)
                 if equal is not None:
-                    self.events[role] = number, EQUAL
+                    self._events[role] = number, EQUAL
                     return slot, equal
             session.served[role] = -1
             entry = Entry(structure, tensors, mode, session.served, self.generation)
             self._state.begin(module, entry)
         except RuntimeError as error:
             raise _why_unsupported(error, tensors) from None
-        self.events[role] = number, RAN
+        self._last = number, session.served
         if slot.was_refused:
             entry.is_second, slot.was_refused = True, False
-            self.events[role] = number, f"ran again: {session.counters.last_miss}{_difference(refused, tensors)}"
+            self._events[role] = number, f"ran again: {session.counters.last_miss}{_difference(refused, tensors)}"
         has_trial = (role, entry.trial) not in self._settled and self._has_trial_ahead(role, entry.trial)
         if has_trial or session.mode == "verify":
             entry.before = read_before(self._state.modules(module))
@@ -305,7 +317,7 @@ class Memo:
         self.mark_served(session, slot, entry)
         session.counters.hits += not session.running_units
         for tensor in entry.outputs or ():  # a moment ago, their versions were the recorded ones
-            session.features.append((self, tensor, tensor._version, None))
+            session.features += ((self, tensor, tensor._version, None),)
         return entry.output if type(entry.output) is torch.Tensor else copy_containers(entry.output)
 
     def mark_served(self, session: Session, slot: Slot, entry: Entry) -> None:
@@ -317,11 +329,8 @@ class Memo:
         """
         entry.served[session.role] = session.number
         self._pairs_in_vain = 0
-        if len(entry.served) >= len(self.roles) and entry.served.keys() >= self.roles:
-            if len(slot.entries) == 1:
-                slot.entries = []
-            else:
-                slot.remove(entry)
+        if entry.served.keys() >= self.roles:
+            slot.remove(entry)
 
     def _compare(
         self,
@@ -346,10 +355,10 @@ class Memo:
             return self.use(session, slot, entry)
         self.mark_served(session, slot, entry)
         session.counters.misses += 1
-        self.events[role] = session.number, ON_PROBATION
+        self._events[role] = session.number, ON_PROBATION
         fresh = run_alone()
         for tensor, version in versions_of(fresh):
-            session.features.append((self, tensor, version, tensor.requires_grad))
+            session.features += ((self, tensor, version, tensor.requires_grad),)
         if entry.before is None:
             return fresh  # it was kept while nobody was on probation: nothing to judge it by
         differs = why_untrusted(entry, fresh, run_alone)

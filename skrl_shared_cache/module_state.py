@@ -78,7 +78,11 @@ class ModuleState:
         :raises RuntimeError: If a tensor is an inference tensor, or not strided.
         """
         tree, held, inputs = self.tree or self.walk(root), self._held, entry.inputs
-        if any(tree.empty) or held is None or have_changed(tree.dictionaries, held):
+        try:
+            is_same = held is not None and tree.dictionaries == held.copies and not any(tree.empty)
+        except Exception:  # see `have_changed`, which is written out here for speed
+            is_same = False
+        if held is None or not is_same or (held.scalars and have_changed(tree.dictionaries, held)):
             tree = self.walk(root)  # another child has parameters of its own
             held = self._held = _hold(tree.dictionaries)
         entry.training = [root.training, *map(training_of, tree.submodules)]

@@ -51,7 +51,7 @@ class Session:
         self.counters = counters
         self.frames: dict[int, Frame | None] = {key: None}  # `_shared_output` of each model that computes
         # what the role got, with versions: of another role's pass; with requires_grad: of its own, on probation
-        self.features: list[tuple[Memo, torch.Tensor, int, bool | None]] = []
+        self.features: tuple[tuple[Memo, torch.Tensor, int, bool | None], ...] = ()
         self.number = next(_numbers)
         # The roles that need none of the entries that begin here any more: the one that runs, and those that have got
         # one of them, each with the number of the session in which it did. In that one it may still get the others.
