@@ -82,6 +82,24 @@ def test_observing_again_after_a_same_step_reset_changes_only_the_rows_that_were
     assert not torch.equal(obs["obs"][0], extras["final_obs"][0])
 
 
+def test_a_task_that_clears_its_flags_after_reset_idx_is_reset_once_in_the_same_step() -> None:
+    class Later(Recorder):
+        def reset_idx(self, env_ids: torch.Tensor) -> None:
+            self.episode[env_ids] += 1
+
+        def pre_physics_step(self, actions: torch.Tensor) -> None:
+            env_ids = self.reset_buf.nonzero()[:, 0]
+            self.reset_idx(env_ids)
+            self.reset_buf[env_ids] = 0
+            self.progress_buf[env_ids] = 0
+
+    env = VecEnv("same_step")
+    env.set_task(Later(env, (2, 100)))
+    env.reset()
+    assert env.step(torch.zeros(2, 2))[0]["obs"].tolist() == [[2, 0], [1, 2]]
+    assert env.step(torch.zeros(2, 2))[0]["obs"].tolist() == [[2, 1], [1, 3]]
+
+
 def test_shapes_and_dtypes_are_those_of_omniisaacgymenvs() -> None:
     env, task = recorder(num_states=3)
     for obs, rewards, resets, extras in [env.step(env.zero_actions()) for _ in range(1) if env.reset()]:
