@@ -15,7 +15,7 @@ test-skrl-2 test-skrl-1.4: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair gpu-check clean
+.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair agents-table gpu-check clean
 
 help: ## list the targets
 	@echo 'make [PYTHON=python3] TARGET'
@@ -45,6 +45,10 @@ format: $(SKRL_2)/.installed ## rewrite the sources as check wants them
 
 bench-pair: $(SKRL_2)/.installed ## time policy.act + value.act, plain and cached
 	$(SKRL_2)/bin/python benchmarks/pair_cost.py
+
+agents-table: $(SKRL_2)/.installed $(SKRL_1)/.installed ## measure the tables of docs/agents.md on both lines of skrl
+	$(SKRL_2)/bin/python benchmarks/agents_table.py
+	$(SKRL_1)/bin/python benchmarks/agents_table.py
 
 gpu-check: $(SKRL_2)/.installed ## the checks that need a GPU; says so where there is none
 	$(SKRL_2)/bin/python benchmarks/gpu_check.py

@@ -70,7 +70,8 @@ class Memo:
         self._trusted: set[Trial] = set()
         self._settled: set[Trial] = set()  # producers in modes in which all other roles are trusted
         self._events: dict[Hashable, tuple[int, str]] = {}  # unusual ones: what a role met with, and in which session
-        self._last: tuple[int, dict[Hashable, int]] = -1, {}  # session that began the last entry, and who is served
+        self._began: dict[Hashable, int] = {}  # the session in which a role ran the trunk last
+        self._served: dict[Hashable, int] = {}  # who has got the last entry
         self.refusal = ""  # why it is refused
         self._pairs_in_vain = 0  # since the last hit
         self._has_warned = False
@@ -148,9 +149,9 @@ class Memo:
 
         :return: Roles and words, in the order of the calls.
         """
-        began, served = self._last
-        events = {role: (began, RAN) if number < 0 else (number, HIT) for role, number in served.items()}
-        for role, event in self._events.items():
+        events = {role: (number, RAN) for role, number in self._began.items()}
+        hits = {role: (number, HIT) for role, number in self._served.items()}
+        for role, event in [*hits.items(), *self._events.items()]:
             if event[0] >= events.get(role, event)[0]:
                 events[role] = event
         return [(role, what) for role, (_, what) in sorted(events.items(), key=lambda item: item[1][0])]
@@ -250,7 +251,7 @@ class Memo:
             self._state.begin(module, entry)
         except RuntimeError as error:
             raise _why_unsupported(error, tensors) from None
-        self._last = number, session.served
+        self._began[role], self._served = number, session.served
         if slot.was_refused:
             entry.is_second, slot.was_refused = True, False
             self._events[role] = number, f"ran again: {session.counters.last_miss}{_difference(refused, tensors)}"
