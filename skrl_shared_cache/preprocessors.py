@@ -135,6 +135,8 @@ def _make_class(preprocessor: Any) -> Any:
 
 
 def _reduce(kind: Any) -> Any:
+    if "_wraps" not in vars(kind):  # a class of the user's that inherits from a cached one
+        return kind.__qualname__
     return cached_preprocessor, (kind._wraps,)
 
 

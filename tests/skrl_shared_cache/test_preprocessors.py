@@ -396,3 +396,19 @@ def test_batches_of_one_preprocessor_are_known_to_differ_without_a_comparison(mo
             monkeypatch.undo()
             assert_same(value, model.value_head(model.net(scaler(other))))
             monkeypatch.setattr(torch, "equal", None)
+
+
+class Doubling(Cached):
+    """A class of the user's that inherits from a cached one."""
+
+    def _compute(self, *args: Any, **kwargs: Any) -> Any:
+        return 2.0 * super()._compute(*args, **kwargs)
+
+
+def test_a_class_that_inherits_from_a_cached_one_pickles_as_itself() -> None:
+    assert pickle.loads(pickle.dumps(Doubling)) is Doubling
+    scaler = pickle.loads(pickle.dumps(Doubling(size=6, device="cpu")))
+    assert type(scaler) is Doubling
+    x = observations()
+    assert scaler(x) is scaler(x)
+    assert_same(scaler(x), 2.0 * RunningStandardScaler(size=6, device="cpu")(x))
