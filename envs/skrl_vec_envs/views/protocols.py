@@ -29,8 +29,8 @@ class VectorEnv(Protocol):
         """Space of one environment's action, a Discrete."""
         ...
 
-    def reset(self) -> torch.Tensor:
-        """Begin all episodes. Return the observations, shape: (N, *observation)."""
+    def reset(self) -> torch.Tensor | tuple[torch.Tensor, dict[str, Any]]:
+        """Begin all episodes. Return the observations, shape: (N, *observation), with or without infos."""
         ...
 
     def step(

@@ -79,7 +79,8 @@ class SkrlView(Wrapper):
         :return: Observations, shape: (N, O); infos.
         """
         if self._last is None:
-            self._last = self._observe(self._env.reset()), {}
+            result = self._env.reset()
+            self._last = self._observe(result[0] if isinstance(result, tuple) else result), {}
         return self._last
 
     def step(self, actions: torch.Tensor) -> _Step:

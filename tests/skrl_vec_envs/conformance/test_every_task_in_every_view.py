@@ -63,6 +63,9 @@ def test_no_tensor_returned_is_shared_with_the_task_or_with_another(view: type[D
         assert torch.equal(result.observations, expected[step].observations)
         assert torch.equal(result.rewards, expected[step].rewards)
         assert torch.equal(result.ended, expected[step].ended)
+        assert len({tensor.data_ptr() for tensor in result.raw if tensor.numel()}) == sum(
+            tensor.numel() > 0 for tensor in result.raw
+        )
         kept += result.raw
         for tensor in result.raw:
             tensor.fill_(1)

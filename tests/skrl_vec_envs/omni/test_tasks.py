@@ -53,7 +53,7 @@ def test_what_a_task_writes_into_what_it_read_moves_nothing() -> None:
     env = make("hover")
     env.reset()
     task: Any = env.task
-    before = task._copters.get_world_poses()
+    before = [tensor.clone() for tensor in task._copters.get_world_poses()]
     for tensor in (*task._copters.get_world_poses(clone=False), task._copters.get_velocities(clone=False)):
         tensor.fill_(7.0)
     after = task._copters.get_world_poses()

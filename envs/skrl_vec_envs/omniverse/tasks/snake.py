@@ -41,7 +41,7 @@ class SnakeTask(ConfiguredTask):
         if settings["controlFrequencyInv"] != 1:
             raise ValueError(f"controlFrequencyInv must be 1 for the snake, got {settings['controlFrequencyInv']}")
         self._max_episode_length = settings["maxEpisodeLength"]
-        self._snake = Snake(
+        self._snake: Any = Snake(
             self._num_envs,
             observation="flat",
             max_steps=self._max_episode_length,
@@ -83,7 +83,8 @@ class SnakeTask(ConfiguredTask):
         if self._ended[env_ids].all():
             self.obs_buf.index_copy_(0, env_ids, self._begun[torch.searchsorted(self._rows, env_ids)])
         elif len(env_ids) == self.num_envs:
-            self.obs_buf = self._snake.reset(self._reseed)
+            result = self._snake.reset(self._reseed)
+            self.obs_buf = result[0] if isinstance(result, tuple) else result
             self._reseed = None
         else:
             raise RuntimeError("a board is reset when its game has ended, or together with all others")
@@ -125,6 +126,6 @@ class SnakeTask(ConfiguredTask):
         """Tell which games ran out of time."""
         return self._truncated
 
-    def render(self) -> str:
+    def render(self) -> Any:
         """Draw the first board as text."""
         return self._snake.render(0)
