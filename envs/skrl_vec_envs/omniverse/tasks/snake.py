@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import gymnasium
 import torch
 
 from skrl_vec_envs.omniverse.task import ConfiguredTask
@@ -49,10 +50,11 @@ class SnakeTask(ConfiguredTask):
             seed=self._cfg["seed"],
             **{name: settings[name] for name in _OF_SNAKE},
         )
-        self.observation_space = self._snake.single_observation_space
-        self.action_space = self._snake.single_action_space
-        self._num_observations = self._snake.single_observation_space.shape[0]
-        self._num_actions = int(self._snake.single_action_space.n)
+        spaces = self._snake.single_observation_space, self._snake.single_action_space
+        assert isinstance(spaces[0], gymnasium.spaces.Box)
+        assert isinstance(spaces[1], gymnasium.spaces.Discrete)
+        self.observation_space, self.action_space = spaces
+        self._num_observations, self._num_actions = spaces[0].shape[0], int(spaces[1].n)
         self._reseed: int | None = None
 
     def seed(self, seed: int) -> None:
