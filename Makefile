@@ -7,15 +7,18 @@ SKRL_1 := .venv-skrl-1.4
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES = $(wildcard skrl_shared_cache envs examples benchmarks tests)
 
+# mypy cannot read the stubs of isaacgym
+PYRIGHT_SOURCES := envs/skrl_vec_envs/views/protocols.py envs/skrl_vec_envs/views/skrl.py
+
 # One thread per process: OpenMP teams that share cores slow each other down by more than they gain.
 PYTEST := -m pytest -n 2
-$(SKRL_2)/.installed: EXTRAS := envs,plots,dev
+$(SKRL_2)/.installed: EXTRAS := envs,plots,rl-games,dev
 $(SKRL_1)/.installed: EXTRAS := envs,plots,test
 test-skrl-2 test-skrl-1.4: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair agents-table gpu-check clean
+.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair bench-omni agents-table gpu-check clean
 
 help: ## list the targets
 	@echo 'make [PYTHON=python3] TARGET'
@@ -31,6 +34,7 @@ check: $(SKRL_2)/.installed ## lint, formatting and types
 	$(SKRL_2)/bin/black --quiet --check --diff $(SOURCES)
 	$(SKRL_2)/bin/isort --check --diff $(SOURCES)
 	$(SKRL_2)/bin/mypy $(SOURCES)
+	$(SKRL_2)/bin/basedpyright --level error $(PYRIGHT_SOURCES)
 
 test-skrl-2: $(SKRL_2)/.installed ## the suite on skrl 2.x alone
 	$(SKRL_2)/bin/python $(PYTEST) $(PYTEST_ARGS)
@@ -45,6 +49,9 @@ format: $(SKRL_2)/.installed ## rewrite the sources as check wants them
 
 bench-pair: $(SKRL_2)/.installed ## time policy.act + value.act, plain and cached
 	$(SKRL_2)/bin/python benchmarks/pair_cost.py
+
+bench-omni: $(SKRL_2)/.installed ## time the views of the vectorized env, and the hand-over between threads
+	$(SKRL_2)/bin/python benchmarks/omni_views.py
 
 agents-table: $(SKRL_2)/.installed $(SKRL_1)/.installed ## measure the tables of docs/agents.md on both lines of skrl
 	$(SKRL_2)/bin/python benchmarks/agents_table.py
