@@ -1,4 +1,4 @@
-"""The snake game, batched in torch: see :class:`Snake` for its specification."""
+"""The snake game, batched: see :class:`Snake` for its specification."""
 
 from skrl_vec_envs.snake.env import Snake
 from skrl_vec_envs.snake.rules import SnakeRules

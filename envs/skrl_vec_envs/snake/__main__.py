@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(error))
 
     generator = random.Random(options.seed)
-    observations, score = env.reset(), 0.0
+    (observations, _), score = env.reset(), 0.0
     for step in range(options.steps):
         print(f"step {step}, length {int(env.boards.length)}\n{env.render()}", flush=True)
         action = greedy(env, observations[0]) if options.policy == "greedy" else generator.randrange(4)

@@ -1,13 +1,12 @@
-"""The state of N boards, and the three things that happen to it: a move, new food, a new game.
+"""The state of N boards with S snakes and F pieces of food each, and the tables of the game: plain tensors.
 
-Each cell holds the tick at which it falls free, and each board has a clock. After a move the segments of a snake of
-length ``L``, from head to tail, fall free at ``clock + L, ..., clock + 1``. A move advances the clock by one, so the
-tail falls free; the clock of a snake that eats stands still, so it grows. A new game advances the clock by the length
-of the snake, which frees all cells at once. So a move reads one cell and writes one, however long the snake is. The
-wall is one more cell, which never falls free.
+A board is a grid of bytes. Each cell says what is on it: nothing, a snake, a piece of food; the wall is one more cell,
+the last one. A second grid says in which direction the snake goes on from a cell, towards its head. So a move looks at
+one cell, the target, and writes three, the target, the old head and the tail, however long the snake is; nothing ever
+overflows, and no game needs another one's cells cleared.
 
-Everything is updated in place (a CUDA graph needs fixed addresses, and inference mode must not replace the state by
-inference tensors). ``N`` is the number of boards, ``R`` that of selected ones, ``P`` that of start poses.
+Both backends work on these tensors, in place: a CUDA graph needs fixed addresses, NumPy views share their memory, and
+inference mode must not replace the state by inference tensors.
 """
 
 from __future__ import annotations
@@ -17,114 +16,111 @@ from typing import Any
 import torch
 
 from skrl_vec_envs import counter_rng
-from skrl_vec_envs.snake.geometry import neighbours, start_poses, turns
+from skrl_vec_envs.snake.geometry import neighbours, path, start_poses, turns
 from skrl_vec_envs.snake.rules import SnakeRules
+
+FREE, FOOD, WALL = 0, 128, 255
+"""Codes of the cells: free; ``1 + s`` snake number ``s``; ``FOOD + f`` piece of food number ``f``; the wall."""
+TRIES = 7
+"""Places that are tried at random for a snake that joins others, before all places are looked at."""
+DRAWS_PER_SNAKE = (TRIES + 1) // 2
+"""Random draws of two numbers each that a snake's place may take."""
 
 
 class Boards:
-    """State of N boards without a game on them, until :meth:`start` is called.
+    """State of N boards without a game on them. Shapes: (N, ...), dtype: int64 where no other is given.
 
     :param rules: Rules of the games.
     :param num_boards: Number of boards, N.
     :param device: Device of the state.
+    :param seed: Seed of the random numbers.
+    :param first_board: Number of the first board.
     """
 
-    cells: torch.Tensor
-    """Tick at which each cell falls free, the wall last. Shape: (N, height * width + 1), dtype: int64."""
-    clock: torch.Tensor
-    """Current tick. Shape: (N,), dtype: int64."""
+    grid: torch.Tensor
+    """What is on each cell, the wall last. Shape: (N, height * width + 1), dtype: uint8."""
+    ways: torch.Tensor
+    """Heading from a cell of a snake to the next one towards its head. Shape: as ``grid``, dtype: uint8."""
     head: torch.Tensor
-    """Cell of the head. Shape: (N,), dtype: int64."""
+    """Cell of each head. Shape: (N, S)."""
+    tail: torch.Tensor
+    """Cell of the last segment. Shape: (N, S)."""
     heading: torch.Tensor
-    """Heading: 0 up, 1 down, 2 left, 3 right. Shape: (N,), dtype: int64."""
-    food: torch.Tensor
-    """Cell of the food; that of the head on a full board, where there is none. Shape: (N,), dtype: int64."""
+    """Heading: 0 up, 1 down, 2 left, 3 right. Shape: (N, S)."""
     length: torch.Tensor
-    """Length of the snake. Shape: (N,), dtype: int64."""
+    """Length. Shape: (N, S)."""
     steps: torch.Tensor
-    """Steps made in this game. Shape: (N,), dtype: int64."""
+    """Steps made in this episode. Shape: (N, S)."""
     hunger: torch.Tensor
-    """Steps made since the last meal. Shape: (N,), dtype: int64."""
+    """Steps made since the last meal. Shape: (N, S)."""
+    returns: torch.Tensor
+    """Sum of the rewards of this episode. Shape: (N, S), dtype: float32."""
+    food: torch.Tensor
+    """Cell of each piece of food, ``height * width`` where there is none. Shape: (N, F)."""
+    keys: torch.Tensor
+    """Keys of the random numbers. Shape: (N,)."""
+    clock: torch.Tensor
+    """Number of steps and resets since the last seed. Shape: ()."""
 
-    def __init__(self, rules: SnakeRules, num_boards: int, device: torch.device) -> None:
-        self.num_cells = rules.num_cells
-        self.start_length = rules.start_length
-        self.num_actions = rules.num_actions
+    def __init__(self, rules: SnakeRules, num_boards: int, device: torch.device, seed: int, first_board: int) -> None:
+        self.rules = rules
+        self.num_boards = num_boards
+        cells, snakes = rules.num_cells, rules.num_snakes
+        self.draws_per_step = rules.num_food + DRAWS_PER_SNAKE * snakes + 1
 
-        def table(rows: list[list[int]] | list[int]) -> torch.Tensor:
+        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        def table(rows: Any) -> torch.Tensor:
             return torch.tensor(rows, dtype=torch.int64, device=device)
 
-        self._neighbours = table(neighbours(rules.height, rules.width))
-        self._turns = table(turns(rules.actions))
-        bodies, headings = start_poses(rules.height, rules.width, rules.start_length)
-        self._pose_bodies, self._pose_headings = table(bodies), table(headings)
-        self._body_ticks = torch.arange(rules.start_length, 0, -1, device=device)
-
-        self.cells = torch.zeros(num_boards, self.num_cells + 1, dtype=torch.int64, device=device)
-        self.cells[:, -1] = torch.iinfo(torch.int64).max
-        self._numbers = torch.zeros(7, num_boards, dtype=torch.int64, device=device)
+        self.grid = zeros(num_boards, cells + 1, dtype=torch.uint8)
+        self.grid[:, -1] = WALL
+        self.ways = zeros(num_boards, cells + 1, dtype=torch.uint8)
+        self.numbers = zeros(6, num_boards, snakes)
+        self.returns = zeros(num_boards, snakes, dtype=torch.float32)
+        self.food = zeros(num_boards, rules.num_food).fill_(cells)
+        self.clock = zeros()
+        self._streams = first_board + torch.arange(num_boards, device=device)
+        self.keys = counter_rng.stream_keys(seed, self._streams)
         self._name_numbers()
 
+        self.neighbours = table([*neighbours(rules.height, rules.width), [cells] * 4])  # next to the wall: wall
+        self.turns = table(turns(rules.actions, rules.reversing))
+        bodies, headings = start_poses(rules.height, rules.width, rules.start_length)
+        self.pose_bodies, self.pose_headings = table(bodies), table(headings)
+        self.pose_ways = self._ways_along(self.pose_bodies, self.pose_headings)
+        self.path = table(path(rules.height, rules.width))
+        # (ate and grew) + 2 * (won) + 4 * (died)
+        self.rewards = torch.tensor(
+            [
+                rules.step_reward + rules.food_reward * grew + rules.win_reward * won + rules.death_reward * died
+                for died in (0, 1)
+                for won in (0, 1)
+                for grew in (0, 1)
+            ],
+            dtype=torch.float32,
+            device=device,
+        )
+
+    def reseed(self, seed: int) -> None:
+        """Begin the sequence of random numbers anew.
+
+        :param seed: Seed.
+        """
+        self.keys.copy_(counter_rng.stream_keys(seed, self._streams))
+        self.clock.zero_()
+
     def _name_numbers(self) -> None:
-        self.clock, self.head, self.heading, self.food, self.length, self.steps, self.hunger = self._numbers
+        self.head, self.tail, self.heading, self.length, self.steps, self.hunger = self.numbers
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._name_numbers()  # pickle does not keep views
 
-    def move(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Move all snakes by one cell. A move into the wall or the body is not made.
-
-        Food that is eaten stays where it is, under the head, until :meth:`place_food` is called.
-
-        :param actions: Legal actions. Shape: (N,), any integer dtype.
-
-        :return: Which snakes ate; which ran into the wall or themselves. Shape: (N,), dtype: bool.
-        """
-        torch.take(self._turns, torch.add(actions, self.heading, alpha=self.num_actions), out=self.heading)
-        target = self._neighbours.take(torch.add(self.heading, self.head, alpha=4))
-        ate = target == self.food  # a free cell: a snake that eats cannot collide
-        collided = self.cells.gather(1, target[:, None])[:, 0] > self.clock + 1
-        self.clock += (ate | collided).logical_not_()
-        self.length += ate
-        torch.where(collided, self.head, target, out=self.head)
-        # after a collision this writes what the cell of the head holds already
-        self.cells.scatter_(1, self.head[:, None], (self.clock + self.length)[:, None])
-        self.steps += 1
-        self.hunger.add_(1).mul_(~ate)
-        return ate, collided
-
-    def place_food(self, rows: torch.Tensor, needed: torch.Tensor, bits: torch.Tensor) -> None:
-        """Put food on a free cell, each as likely as the others: the k-th free one, with no trial and error.
-
-        :param rows: Boards to look at. Shape: (R,), dtype: int64.
-        :param needed: Boards to change, of those in ``rows``. Shape: (N,), dtype: bool.
-        :param bits: Random 31-bit numbers of those in ``rows``. Shape: (R,), dtype: int64.
-        """
-        free = self.cells.index_select(0, rows)[:, :-1] <= self.clock.index_select(0, rows)[:, None]
-        rank = counter_rng.below(bits, self.num_cells - self.length.index_select(0, rows))
-        food = torch.searchsorted(free.cumsum(1), rank[:, None] + 1)[:, 0]
-        old = self.food.index_select(0, rows)
-        self.food.index_copy_(0, rows, torch.where(needed.index_select(0, rows), food, old))
-
-    def start(self, rows: torch.Tensor, needed: torch.Tensor, bits: torch.Tensor) -> None:
-        """Start new games, without food as yet.
-
-        :param rows: Boards to look at. Shape: (R,), dtype: int64.
-        :param needed: Boards to change, of those in ``rows``. Shape: (N,), dtype: bool.
-        :param bits: Random 31-bit numbers of those in ``rows``. Shape: (R,), dtype: int64.
-        """
-        old = self._numbers.index_select(1, rows)
-        clock, head, _, food, length, _, _ = old
-        pose = counter_rng.below(bits, len(self._pose_headings))
-        body = self._pose_bodies.index_select(0, pose)
-        heading = self._pose_headings.index_select(0, pose)
-        zeros = torch.zeros_like(clock)
-        new = torch.stack((clock + length, body[:, 0], heading, food, zeros + self.start_length, zeros, zeros))
-        needed = needed.index_select(0, rows)
-        numbers = torch.where(needed, new, old)
-        # a board that goes on gets, as often as a start snake is long, what the cell of its head holds already
-        cells = torch.where(needed[:, None], body, head[:, None])
-        ticks = torch.where(needed[:, None], new[0][:, None] + self._body_ticks, (clock + length)[:, None])
-        self.cells[rows[:, None], cells] = ticks
-        self._numbers.index_copy_(1, rows, numbers)
+    def _ways_along(self, bodies: torch.Tensor, headings: torch.Tensor) -> torch.Tensor:
+        """Give the heading from each segment of straight or bent poses to the one before it."""
+        ahead = torch.cat((bodies[:, :1], bodies[:, :-1]), 1)
+        ways = (self.neighbours[bodies] == ahead[..., None]).long().argmax(-1)
+        ways[:, 0] = headings
+        return ways

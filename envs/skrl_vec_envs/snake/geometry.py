@@ -29,16 +29,18 @@ def neighbours(height: int, width: int) -> list[list[int]]:
     ]
 
 
-def turns(actions: str) -> list[list[int]]:
+def turns(actions: str, reversing: str = "straight") -> list[list[int]]:
     """List the heading that each action leads to from each heading.
 
-    :param actions: ``"absolute"`` (an action is the new heading; the opposite of the heading goes straight on) or
-        ``"relative"`` (left, straight on, right).
+    :param actions: ``"absolute"`` (an action is the new heading) or ``"relative"`` (left, straight on, right).
+    :param reversing: ``"straight"`` (an absolute action opposite to the heading goes straight on) or ``"kills"``.
 
     :return: Headings. Shape: (4, number of actions).
     """
     if actions == "relative":
         return [[_LEFT_OF[heading], heading, _RIGHT_OF[heading]] for heading in range(4)]
+    if reversing == "kills":
+        return [[UP, DOWN, LEFT, RIGHT] for _ in range(4)]
     return [[heading if action == heading ^ 1 else action for action in range(4)] for heading in range(4)]
 
 
@@ -62,16 +64,21 @@ def start_poses(height: int, width: int, length: int) -> tuple[list[list[int]], 
                 headings.append(heading)
     if bodies:
         return bodies, headings
-    there = [
+    there = path(height, width)
+    for way in (there, there[::-1]):
+        for start in range(height * width - length):
+            bodies.append(way[start : start + length][::-1])
+            headings.append(table[bodies[-1][1]].index(bodies[-1][0]))
+    return bodies, headings
+
+
+def path(height: int, width: int) -> list[int]:
+    """List all cells on a way row by row, back and forth, on which each is next to the one before."""
+    return [
         row * width + (column if row % 2 == 0 else width - 1 - column)
         for row in range(height)
         for column in range(width)
     ]
-    for path in (there, there[::-1]):
-        for start in range(height * width - length):
-            bodies.append(path[start : start + length][::-1])
-            headings.append(table[bodies[-1][1]].index(bodies[-1][0]))
-    return bodies, headings
 
 
 def _straight(table: list[list[int]], head: int, heading: int, length: int) -> list[int] | None:

@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,7 +34,8 @@ def tensors(result: tuple[Any, ...]) -> list[torch.Tensor]:
 
 def played(env: Snake, steps: int = 60) -> list[torch.Tensor]:
     """Play by chance and return everything returned, stacked over the steps."""
-    first = env.reset()
+    first, infos = env.reset()
+    assert infos == {}
     results = [[t.clone() for t in tensors(env.step(actions))] for actions in actions_of(env.num_envs, steps)]
     return [first, *map(torch.stack, zip(*results, strict=True))]
 
@@ -50,20 +52,22 @@ def test_shapes_and_dtypes_are_the_documented_ones(observation: Any, shape: tupl
     env = Snake(5, height=4, width=6, observation=observation)
     assert (env.num_envs, env.device) == (5, torch.device("cpu"))
     assert env.single_observation_space.shape == shape
-    assert env.single_action_space.n == 4
+    assert env.single_action_space == gymnasium.spaces.Discrete(4)
     described = [(5, *shape), torch.float32]
-    observations = env.reset()
+    observations, _ = env.reset()
     assert [observations.shape, observations.dtype] == described
     observations, rewards, terminated, truncated, infos = env.step(torch.zeros(5, dtype=torch.int64))
     assert [observations.shape, observations.dtype] == described
     assert [infos["final_obs"].shape, infos["final_obs"].dtype] == described
-    assert set(infos) == {"final_obs", "final_mask", "length"}
+    assert set(infos) == {"final_obs", "final_mask", "length", "episode_return", "episode_length"}
     for tensor, dtype in (
         (rewards, torch.float32),
         (terminated, torch.bool),
         (truncated, torch.bool),
         (infos["final_mask"], torch.bool),
         (infos["length"], torch.int64),
+        (infos["episode_length"], torch.int64),
+        (infos["episode_return"], torch.float32),
     ):
         assert (tensor.shape, tensor.dtype) == ((5,), dtype)
     assert env.single_observation_space.contains(observations[0].numpy())
@@ -83,7 +87,7 @@ def test_flat_observations_are_the_planes_flattened() -> None:
 
 
 def test_the_final_observation_is_the_observation_where_the_board_goes_on() -> None:
-    _, observations, _, terminated, truncated, final_observations, ended, _ = played(Snake(50, **SHORT))
+    _, observations, _, terminated, truncated, final_observations, ended, *_ = played(Snake(50, **SHORT))
     assert torch.equal(ended, terminated | truncated)
     assert not (terminated & truncated).any()
     assert terminated.any()
@@ -94,7 +98,7 @@ def test_the_final_observation_is_the_observation_where_the_board_goes_on() -> N
 
 def test_what_is_done_to_returned_tensors_and_infos_reaches_neither_the_game_nor_each_other() -> None:
     env, twin = Snake(20, **SHORT), Snake(20, **SHORT)
-    kept = [(env.reset().fill_(7.0), 7.0)]
+    kept = [(env.reset()[0].fill_(7.0), 7.0)]
     twin.reset()
     for actions in actions_of(20, 40):
         expected, result = twin.step(actions), env.step(actions)
@@ -173,15 +177,15 @@ def test_a_step_or_a_drawing_before_the_first_reset_is_refused() -> None:
 
 def test_the_same_seed_gives_the_same_games_and_another_seed_others() -> None:
     assert_equal(played(Snake(8, seed=3)), played(Snake(8, seed=3)))
-    assert not torch.equal(Snake(8, seed=3).reset(), Snake(8, seed=4).reset())
+    assert not torch.equal(Snake(8, seed=3).reset()[0], Snake(8, seed=4).reset()[0])
 
 
 def test_a_reset_with_a_seed_begins_the_sequence_of_games_anew_and_one_without_goes_on() -> None:
     env = Snake(8, seed=3, **SHORT)
     first, *steps = played(env)
-    assert not torch.equal(env.reset(), first)
-    assert torch.equal(env.reset(seed=5), Snake(8, seed=5, **SHORT).reset())
-    assert torch.equal(env.reset(seed=3), first)
+    assert not torch.equal(env.reset()[0], first)
+    assert torch.equal(env.reset(seed=5)[0], Snake(8, seed=5, **SHORT).reset()[0])
+    assert torch.equal(env.reset(seed=3)[0], first)
     for actions, observations in zip(actions_of(8, 60), steps[0], strict=True):
         assert torch.equal(env.step(actions)[0], observations)
 
@@ -196,7 +200,7 @@ def test_a_batch_in_parts_plays_the_games_of_the_whole(split: tuple[int, ...]) -
     whole = Snake(7, **SHORT)
     starts = [0, *itertools.accumulate(split)]
     parts = [Snake(size, first_board=start, **SHORT) for size, start in zip(split, starts, strict=False)]
-    assert torch.equal(torch.cat([part.reset() for part in parts]), whole.reset())
+    assert torch.equal(torch.cat([part.reset()[0] for part in parts]), whole.reset()[0])
     for actions in actions_of(7, 60):
         results = [part.step(some) for part, some in zip(parts, torch.split(actions, list(split)), strict=True)]
         together = [torch.cat(columns) for columns in zip(*map(tensors, results), strict=True)]
@@ -213,7 +217,7 @@ def test_a_copy_plays_on_by_itself(copied: Callable[[Snake], Snake]) -> None:
 
 
 def test_boards_play_different_games() -> None:
-    assert len(torch.unique(Snake(64).reset(), dim=0)) > 60
+    assert len(torch.unique(Snake(64).reset()[0], dim=0)) > 60
 
 
 def test_torchs_generator_is_neither_used_nor_needed() -> None:
@@ -230,7 +234,7 @@ def test_grad_inference_and_deterministic_modes_may_change_between_the_steps(
     expected = played(Snake(6, **SHORT))
     with torch.inference_mode():
         env = Snake(6, sync_free=sync_free, **SHORT)
-        observations = env.reset()
+        observations, _ = env.reset()
     assert torch.equal(observations, expected[0])
     for step, actions in enumerate(actions_of(6, 60)):
         torch.use_deterministic_algorithms(step % 3 == 2)
@@ -286,7 +290,7 @@ def test_a_sync_free_step_is_one_graph_for_torch_compile() -> None:
 
 def test_a_drawing_shows_the_board() -> None:
     env = Snake(2, height=1, width=4)
-    observation = env.reset()[1]
+    observation = env.reset()[0][1]
     frame = env.render(1).splitlines()
     assert frame[0] == frame[2] == "+----+"
     assert frame[1] in ("|oo@*|", "|*@oo|")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 def twins(num_envs: int) -> tuple[Snake, Snake]:
     """Return the same games on the CUDA device and on the CPU, both reset."""
     envs = Snake(num_envs, device="cuda", hunger_limit=7, **SHORT), Snake(num_envs, hunger_limit=7, **SHORT)
-    assert torch.equal(envs[0].reset().cpu(), envs[1].reset())
+    assert torch.equal(envs[0].reset()[0].cpu(), envs[1].reset()[0])
     return envs
 
 

@@ -150,6 +150,6 @@ def test_the_last_free_cell_gets_the_food() -> None:
 def test_all_starts_are_equally_likely() -> None:
     env = Snake(42_000, height=3, width=4, start_length=3)
     env.reset()
-    poses = torch.unique(env.boards.head * 4 + env.boards.heading, return_counts=True)[1]
+    poses = torch.unique(env.boards.head[:, 0] * 4 + env.boards.heading[:, 0], return_counts=True)[1]
     assert len(poses) == 2 * 3  # to the left and to the right, in each row: no column has room for four cells
     assert ((poses - 7000) ** 2 / 7000).sum() < 20.5  # chi-square, 5 degrees of freedom, p = 0.001

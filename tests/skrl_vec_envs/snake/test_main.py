@@ -44,4 +44,4 @@ def test_the_greedy_policy_plays_far_better_than_the_random_one(capsys: pytest.C
 def test_a_board_that_is_too_small_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--height", "1", "--width", "3"])
-    assert "error: start_length must leave at least one free cell for the food" in capsys.readouterr().err
+    assert "error: the board is too small: num_snakes=1 with start_length=3" in capsys.readouterr().err
