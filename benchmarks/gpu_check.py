@@ -24,6 +24,8 @@ from gpu_updates import Sizes, measure  # noqa: E402
 TESTS = (
     "tests/skrl_shared_cache/test_devices.py",
     "tests/skrl_shared_cache/test_cuda.py",
+    "tests/skrl_shared_cache/test_precision.py",
+    "tests/skrl_shared_cache/test_compiled.py",
     "tests/skrl_vec_envs/snake/test_env_cuda.py",
 )
 QUICK = Sizes(units=(32, 32), num_envs=16, updates=2)

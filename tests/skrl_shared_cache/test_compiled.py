@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -18,6 +19,7 @@ from torch._dynamo.utils import counters
 from skrl_shared_cache import SharedModel
 
 from .support.agents import trained
+from .support.devices import inputs_on, needs_cuda, twins_on
 from .support.lines import OBSERVATIONS, ActorCritic, act, make_inputs
 from .support.pairs import A, B, in_grad_mode, refusal
 from .support.twins import Make, Twins, TwoPass, assert_close_gradients, assert_same, build, gradients, seeded_act
@@ -448,3 +450,35 @@ def test_a_trunk_of_the_standard_library_of_layers_is_cached_when_it_is_compiled
     for inputs in (A, B) * 4:
         twins.learn(inputs)
     assert refusal(twins, A) is None
+
+
+# ------------------------------------------------------------------------------------------------------- on a GPU
+
+
+def has_compiler_for_gpus() -> bool:
+    if not torch.cuda.is_available() or not (shutil.which("cc") or shutil.which("gcc")):
+        return False
+    from torch.utils._triton import has_triton
+
+    return bool(has_triton())
+
+
+@needs_cuda
+@pytest.mark.parametrize("inner", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("make", [naive, pattern])
+def test_a_trunk_that_is_compiled_on_cuda_runs_once_per_pair(make: Any, inner: str) -> None:
+    if inner == "inductor" and not has_compiler_for_gpus():
+        pytest.skip("no triton, or no C compiler")
+    twins = twins_on("cuda", partial(make, trunk=Trunk))
+    backends = [Counting(torch._dynamo.lookup_backend(inner)) for _ in range(2)]
+    for model, backend in zip((twins.cached, twins.plain), backends):
+        by_torch_compile(model, backend)
+    twins.warm(inputs_on("cuda", 9))
+    for backend in backends:
+        backend.runs = 0
+    for seed in range(4):
+        twins.learn(inputs_on("cuda", seed))
+        with torch.no_grad():
+            twins.pair(inputs_on("cuda", seed))
+    assert [backend.runs for backend in backends] == [8, 16]
+    assert 0 < backends[0].graphs <= backends[1].graphs
