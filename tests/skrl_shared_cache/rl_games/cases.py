@@ -13,14 +13,17 @@ from typing import Any
 import gymnasium
 import pytest
 import torch
+import torch.nn as nn
 from gymnasium import spaces
+from skrl.models.torch import DeterministicMixin, GaussianMixin
 
-from skrl_shared_cache import Runner
+from skrl_shared_cache import Runner, SharedModel
 from skrl_shared_cache.rl_games import convert
 
 from ..support.drift import DriftWrapper
-from ..support.lines import SKRL_2, box
+from ..support.lines import SKRL_2, box, gaussian_output, init_model
 
+OBSERVATIONS = box(6)
 CONTINUOUS = {
     "mu_activation": "None",
     "sigma_activation": "None",
@@ -33,6 +36,35 @@ ACTIONS: dict[str, tuple[str, str, gymnasium.Space[Any]]] = {
     "discrete": ("a2c_discrete", "discrete_a2c", spaces.Discrete(4)),
     "multi_discrete": ("a2c_discrete", "multi_discrete_a2c", spaces.MultiDiscrete([3, 2])),
 }
+
+
+class Deviation(GaussianMixin, DeterministicMixin, SharedModel):
+    """A model of a user's, with a standard deviation that depends on the observations, and other names."""
+
+    def __init__(self, deviation_first: bool = False, separate: bool = False) -> None:
+        init_model(self, SharedModel, OBSERVATIONS, ACTIONS["continuous"][2])
+        GaussianMixin.__init__(self, clip_log_std=False, role="policy")
+        DeterministicMixin.__init__(self, role="value")
+        self.deviation_first = deviation_first
+        self.scale, self.critic, self.mean = nn.Linear(8, 3), nn.Linear(8, 1), nn.Linear(8, 3)
+        self.body = self._body()
+        self.other_body = self._body() if separate else None
+
+    def _body(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 16), nn.ELU(), nn.Linear(16, 16), nn.ELU(), nn.Linear(16, 8), nn.ELU())
+
+    def act(self, inputs: Any, role: str = "") -> Any:
+        return (GaussianMixin if role == "policy" else DeterministicMixin).act(self, inputs, role=role)
+
+    def compute(self, inputs: Any, role: str = "") -> Any:
+        observations = inputs.get("observations", inputs.get("states"))
+        if role == "value":
+            return self.critic((self.other_body or self.body)(observations)), {}
+        features = self.body(observations)
+        if self.deviation_first:
+            log_std = self.scale(features)
+            return gaussian_output(self.mean(features), log_std, {})
+        return gaussian_output(self.mean(features), self.scale(features), {})
 
 
 def config(kind: str = "continuous", **changes: Any) -> dict[str, Any]:
@@ -88,8 +120,8 @@ def config(kind: str = "continuous", **changes: Any) -> dict[str, Any]:
     return {"params": cfg}
 
 
-def runner(cfg: dict[str, Any], observation_space: Any, action_space: Any, num_envs: int = 4) -> Any:
-    """Return our Runner of the converted configuration, that logs nothing."""
+def runner(cfg: dict[str, Any], observation_space: Any, action_space: Any, num_envs: int = 4, **settings: Any) -> Any:
+    """Return our Runner of the converted configuration, with these settings of its agent, that logs nothing."""
     env = SimpleNamespace(
         num_envs=num_envs,
         num_agents=1,
@@ -99,6 +131,7 @@ def runner(cfg: dict[str, Any], observation_space: Any, action_space: Any, num_e
         device=torch.device("cpu"),
     )
     converted = convert(cfg).config
+    converted["agent"].update(settings)
     converted["agent"]["experiment"] = {"write_interval": 0, "checkpoint_interval": 0}
     converted["trainer"]["close_environment_at_exit"] = False
     with quiet():

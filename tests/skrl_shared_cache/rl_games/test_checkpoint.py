@@ -10,49 +10,19 @@ import pytest
 import torch
 import torch.nn as nn
 from gymnasium import spaces
-from skrl.models.torch import DeterministicMixin, GaussianMixin
 from skrl.resources.preprocessors.torch import RunningStandardScaler
 
 from skrl_shared_cache import SharedModel
 from skrl_shared_cache.rl_games import load_checkpoint
 
-from ..support.lines import act, box, gaussian_output, init_model, make_inputs
+from ..support.lines import act, make_inputs
 from . import cases
 
-OBSERVATIONS = box(6)
+OBSERVATIONS = cases.OBSERVATIONS
 ACTIONS = cases.ACTIONS["continuous"][2]
 
 separate_or_not = pytest.mark.parametrize("separate", [False, True], ids=["shared", "separate"])
 normalized_or_not = pytest.mark.parametrize("normalized", [False, True], ids=["plain", "normalized"])
-
-
-class Deviation(GaussianMixin, DeterministicMixin, SharedModel):
-    """A model of a user's, with a standard deviation that depends on the observations, and other names."""
-
-    def __init__(self, deviation_first: bool = False, separate: bool = False) -> None:
-        init_model(self, SharedModel, OBSERVATIONS, ACTIONS)
-        GaussianMixin.__init__(self, clip_log_std=False, role="policy")
-        DeterministicMixin.__init__(self, role="value")
-        self.deviation_first = deviation_first
-        self.scale, self.critic, self.mean = nn.Linear(8, 3), nn.Linear(8, 1), nn.Linear(8, 3)
-        self.body = self._body()
-        self.other_body = self._body() if separate else None
-
-    def _body(self) -> nn.Module:
-        return nn.Sequential(nn.Linear(6, 16), nn.ELU(), nn.Linear(16, 16), nn.ELU(), nn.Linear(16, 8), nn.ELU())
-
-    def act(self, inputs: Any, role: str = "") -> Any:
-        return (GaussianMixin if role == "policy" else DeterministicMixin).act(self, inputs, role=role)
-
-    def compute(self, inputs: Any, role: str = "") -> Any:
-        observations = inputs.get("observations", inputs.get("states"))
-        if role == "value":
-            return self.critic((self.other_body or self.body)(observations)), {}
-        features = self.body(observations)
-        if self.deviation_first:
-            log_std = self.scale(features)
-            return gaussian_output(self.mean(features), log_std, {})
-        return gaussian_output(self.mean(features), self.scale(features), {})
 
 
 def configuration(kind: str, separate: bool, normalized: bool, **changes: Any) -> dict[str, Any]:
@@ -128,7 +98,7 @@ def test_a_users_model_whose_deviation_is_a_head_acts_as_rl_games_player(
 ) -> None:
     cfg = configuration("continuous", separate, normalized, network__space__continuous__fixed_sigma=False)
     player = cases.make_player(cfg, OBSERVATIONS, ACTIONS)
-    model = Deviation(deviation_first, separate)
+    model = cases.Deviation(deviation_first, separate)
     names = ("observation_preprocessor", "value_preprocessor")
     scalers: dict[str, Any] = {
         name: RunningStandardScaler(size) if normalized else None for name, size in zip(names, (6, 1))
