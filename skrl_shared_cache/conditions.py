@@ -62,7 +62,7 @@ def why_refused(
         if differ is not None and not needs_equality:
             return differ
     tree = state.tree or state.walk(module)
-    if [module.training, *map(training_of, tree.submodules)] != entry.training:
+    if [module.training, *map(training_of, tree.namespaces)] != entry.training:
         return "train/eval mode changed"
     watched = entry.tensors
     if [*map(version_of, watched)] != entry.versions or [*map(address_of, watched)] != entry.addresses:
@@ -82,8 +82,10 @@ def why_refused(
         for output in outputs:
             if output._backward_hooks or (output.retains_grad and output.grad_fn is not None):
                 return "output has a hook, or retains its gradient"  # meant for one role alone
-    elif any(map(requires_grad_of, outputs)):
-        return _OUTPUT
+    else:
+        for output in outputs:
+            if output.requires_grad:
+                return _OUTPUT
     buffers = entry.buffers
     if buffers is not None and (have_changed(tree.buffers, buffers) or figures_of(buffers) != entry.buffer_figures):
         return "buffers changed"

@@ -42,6 +42,7 @@ class Entry:
         "outputs",
         "requires_grad",
         "served",
+        "storages",
         "structure",
         "tensors",
         "training",
@@ -56,6 +57,7 @@ class Entry:
     tensors: list[torch.Tensor]  # inputs, parameters and (later) outputs: the figures have the same order
     versions: list[int]
     addresses: list[int]
+    storages: list[Any]  # of the inputs: `x.data = other` may use an address again that nobody holds
     requires_grad: list[bool] | None  # without grad mode, nobody asks
     grad_fns: list[Any]  # of the inputs and (later) the outputs, in grad mode
     # what ModuleState.complete records

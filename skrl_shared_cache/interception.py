@@ -17,19 +17,16 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn.modules import module as torch_module
 
 from skrl_shared_cache.memo import Memo
+from skrl_shared_cache.module_state import hooks_of
 from skrl_shared_cache.session import Session, active
 
 PLACE = "_compiled_call_impl"
-_GLOBAL_HOOKS = (
+GLOBAL_HOOKS = (
     torch_module._global_forward_pre_hooks,
     torch_module._global_forward_hooks,
     torch_module._global_backward_pre_hooks,
     torch_module._global_backward_hooks,
 )
-
-
-def _hooks_of(module: nn.Module) -> tuple[Any, ...]:
-    return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
 
 
 class Shim:
@@ -45,7 +42,7 @@ class Shim:
         self.place = module.__dict__
         self.original: Callable[..., Any] | None = None  # what was found in the place
         self._plain = module._call_impl
-        self._hooks = (*_GLOBAL_HOOKS, *_hooks_of(module))
+        self.look_for_hooks()
         self._forward = _Forward(module, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -61,16 +58,20 @@ class Shim:
         memo, module = self.memo, self.module
         if session.running_units and not memo.is_named:
             return run(*args, **kwargs)  # within a trunk that is memoized as a whole
-        if memo.is_refused or any(_GLOBAL_HOOKS):
+        if memo.is_refused or any(GLOBAL_HOOKS):
             return run(*args, **kwargs)
         if session.role not in memo.ready:
             was_shared = memo.is_shared
             memo.watch(session.role)
             if not was_shared:
                 return run(*args, **kwargs)
-        if any(_hooks_of(module)):
+        if any(hooks_of(module)):
             return self._call_with_hooks(run, args, kwargs)
         return memo.call(session, module, run, args, kwargs)
+
+    def look_for_hooks(self) -> None:
+        """Find the dictionaries of the hooks: those who remove all of them at once may have exchanged them."""
+        self._hooks = (*GLOBAL_HOOKS, *hooks_of(self.module))
 
     def install(self) -> None:
         """Take the place.
@@ -79,6 +80,8 @@ class Shim:
         """
         found = self.place.get(PLACE)
         if found is not self:
+            if found is not self.original:
+                self.memo.drop("compiled anew")
             self.original = found
             self.place[PLACE] = self
 

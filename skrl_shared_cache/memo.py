@@ -6,6 +6,7 @@ import functools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from operator import is_
 from threading import get_ident
 from typing import Any
 
@@ -61,7 +62,7 @@ class Memo:
         self.exposing: set[Hashable] = set()  # the roles whose compute returned what lies in the memory of the output
         self.ready: set[Hashable] | tuple[()] = ()  # the roles, if the trunk is shared and not refused
         self.generation = 0  # moves with every drop: a pass that was running then is not stored
-        self.is_live = False  # known to `live.memos`
+        self._reference = live.reference_to(self)
         self._state = ModuleState()
         self._slots: dict[tuple[int, int], Slot] = {}
         # the number of the call within its compute, to find the slot; a thread that comes between only makes it miss
@@ -202,7 +203,7 @@ class Memo:
                 output = run(*args, **kwargs)
             finally:
                 session.running_units -= 1
-            if structure is not None and flatten((args, kwargs), []) != structure:
+            if structure is not None and not _are_unchanged(args, kwargs, structure, tensors):
                 session.counters.bypass("the trunk writes into its arguments")
             elif not self.is_refused and entry.generation == self.generation:
                 self.store(session, slot, entry, module, output)
@@ -248,6 +249,8 @@ class Memo:
                     return slot, equal
             session.served[role] = -1
             entry = Entry(structure, tensors, mode, session.served, self.generation)
+            # after the generation was read, and before the parameters are: another thread may take a step at any time
+            live.memos[id(self)] = self._reference
             self._state.begin(module, entry)
         except RuntimeError as error:
             raise _why_unsupported(error, tensors) from None
@@ -293,7 +296,10 @@ class Memo:
                 output = copy_containers(output)
             entry.output = output
             self._state.complete(module, entry, outputs)
-        except Unsupported as reason:
+        except (Unsupported, RuntimeError) as error:
+            reason = error if isinstance(error, Unsupported) else _why_unsupported(error, outputs)
+            if not isinstance(reason, Unsupported):
+                raise
             session.counters.bypass(f"output: {reason}")
             return
         if entry.trial[1]:
@@ -302,9 +308,6 @@ class Memo:
                 if grad_fn is not None:
                     grad_fn.register_prehook(functools.partial(_lose, slot.reference, weakref.ref(entry)))
         slot.add(entry)
-        if not self.is_live:
-            self.is_live = True
-            live.memos.add(self)
 
     def use(self, session: Session, slot: Slot, entry: Entry) -> Any:
         """Give an entry to a role.
@@ -417,6 +420,14 @@ def _difference(refused: list[tuple[Entry, str]], tensors: Sequence[torch.Tensor
         return ""
     got, kept = (", ".join(f"{list(x.shape)} {x.dtype}" for x in each) for each in (tensors, refused[-1][0].inputs))
     return f" (got {got}; kept {kept})" if got != kept else f" (got other tensors of the same form: {got})"
+
+
+def _are_unchanged(args: Any, kwargs: Any, structure: Any, tensors: Sequence[torch.Tensor]) -> bool:
+    now: list[torch.Tensor] = []
+    try:
+        return flatten((args, kwargs), now) == structure and all(map(is_, now, tensors))
+    except Unsupported:
+        return False
 
 
 def _why_unsupported(error: RuntimeError, tensors: Sequence[torch.Tensor]) -> Exception:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from skrl.models.torch import Model
 
+from skrl_shared_cache import live
 from skrl_shared_cache.info import CacheInfo
 from skrl_shared_cache.model_cache import ModelCache, guard
 from skrl_shared_cache.session import active
@@ -134,8 +135,9 @@ class SharedModel(Model):
 
     def update_parameters(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
         super().update_parameters(model, *args, **kwargs)
-        # it writes through `.data`, which moves no version counter
+        # it writes through `.data`, which moves no version counter; another model may hold the same parameters
         self._shared_cache.drop("parameters changed")
+        live.drop("parameters changed")
 
     def _apply(self, *args: Any, **kwargs: Any) -> SharedModel:
         # parameters on another device are noticed; those on this one must not be held

@@ -214,9 +214,11 @@ class ModelCache:
 
         :param reason: A few words.
         """
-        modules = [shim.memo for shim in list(self._shims.values())]
+        shims = list(self._shims.values())
+        for shim in shims:
+            shim.look_for_hooks()
         functions = [memo for memos in list(self._functions.values()) for memo in memos.values()]
-        for memo in [*modules, *self._units.values(), *functions, self._shared_output.memo]:
+        for memo in [*(shim.memo for shim in shims), *self._units.values(), *functions, self._shared_output.memo]:
             memo.drop(reason)
             memo.release()
 

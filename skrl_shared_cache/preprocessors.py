@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from skrl_shared_cache import live
 from skrl_shared_cache.conditions import why_refused
 from skrl_shared_cache.entries import Entry
+from skrl_shared_cache.interception import GLOBAL_HOOKS
 from skrl_shared_cache.mode import current_mode
-from skrl_shared_cache.module_state import ModuleState
+from skrl_shared_cache.module_state import ModuleState, hooks_of
 from skrl_shared_cache.tensors import DISTINCT
 from skrl_shared_cache.trees import Unsupported, flatten
 
@@ -32,8 +34,12 @@ class _Memory:
 
     def __init__(self) -> None:
         self.last: Entry | None = None
+        self.reference = live.reference_to(self)
         self.state = ModuleState()
         self.mark = next(_marks)
+
+    def drop(self, reason: str) -> None:
+        self.last = None
 
     def __deepcopy__(self, copies: Any) -> _Memory:
         return _Memory()
@@ -59,7 +65,7 @@ class _CachedPreprocessor(nn.Module):
         if args or kwargs.get("train") or type(x) is not torch.Tensor or torch.compiler.is_compiling():
             memory.last = None
             return super().__call__(x, *args, **kwargs)
-        if x.is_inference():
+        if x.is_inference() or x.layout is not torch.strided or any(hooks_of(self)) or any(GLOBAL_HOOKS):
             return super().__call__(x, **kwargs)
         try:
             mode, arguments = current_mode(), _constants(kwargs)
@@ -74,15 +80,16 @@ class _CachedPreprocessor(nn.Module):
         entry = Entry(arguments, (x,), mode, {}, 0)
         try:
             state.begin(self, entry)
-        except Unsupported:
+        except (Unsupported, RuntimeError):  # parameters that count no writes: inference tensors
             return super().__call__(x, **kwargs)
         entry.output = output = super().__call__(x, **kwargs)
         if type(output) is torch.Tensor and not output.requires_grad and output is not x:
             try:
                 state.complete(self, entry, (output,))
-            except Unsupported:
+            except (Unsupported, RuntimeError):  # the output, or buffers that count no writes
                 return output
             memory.last = entry
+            live.memos[id(memory)] = memory.reference
             setattr(output, DISTINCT, memory.mark)
         return output
 

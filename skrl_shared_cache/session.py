@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from skrl_shared_cache.tensors import has_hooks, share_memory_with
+from skrl_shared_cache.tensors import has_hooks, holds_memory_of, share_memory_with
 from skrl_shared_cache.trees import map_tensors, tensors_of
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class Session:
             )
         elif any(map(share_memory_with(tensor), tensors_of(result))):
             memo.exposing.add(self.role)
+        elif not requires_grad and holds_memory_of(tensor, result):
+            memo.refuse(
+                f"role {self.role!r} returns its output in an object that is no tuple, list or dict",
+                "Return a clone there, so that writes into it do not reach the other role: `features.clone()`.",
+            )
 
 
 def _apart(result: Any, shares_memory: Callable[[torch.Tensor], bool]) -> Any:

@@ -119,9 +119,11 @@ class SharedOutput:
         if entry is None or entry.outputs is None:
             # a model may keep more than the features (an LSTM's states), and then for the next compute only
             memo.drop("another compute came between")
+            generation = memo.generation
             result = run(frame)
-            if entry is not None and frame.features is not None and frame.is_unwritten():
-                entry.generation = memo.generation
+            is_kept = memo.generation == generation  # or something was dropped meanwhile
+            if entry is not None and is_kept and frame.features is not None and frame.is_unwritten():
+                entry.generation = generation
                 memo.store(session, slot, entry, model, frame.features)
             return result
         if session.mode == "verify" or memo.is_on_probation(session.role, entry):

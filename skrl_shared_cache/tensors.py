@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import types
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -104,3 +107,32 @@ def share_memory_with(tensor: torch.Tensor) -> Callable[[torch.Tensor], bool]:
     """
     storage = tensor.untyped_storage()._cdata
     return lambda other: other.layout is torch.strided and other.untyped_storage()._cdata == storage
+
+
+def holds_memory_of(tensor: torch.Tensor, value: Any) -> bool:
+    """Whether an object of any kind leads to the memory of a tensor.
+
+    :param tensor: Strided tensor.
+    :param value: Object: what it refers to is looked through, classes, functions and torch modules are not.
+
+    :return: True if a tensor or an array in it lies in that memory.
+    """
+    storage = tensor.untyped_storage()
+    memory = range(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
+    seen = {id(value): value}
+    for each in (queue := [value]):
+        if isinstance(each, torch.Tensor):
+            if share_memory_with(tensor)(each):
+                return True
+            continue
+        array = getattr(each, "__array_interface__", None)
+        if isinstance(array, dict) and array["data"][0] in memory:
+            return True
+        for other in gc.get_referents(each):
+            if id(other) not in seen and not isinstance(other, _OPAQUE):
+                seen[id(other)] = other
+                queue.append(other)
+    return False
+
+
+_OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch.nn.Module)

@@ -38,7 +38,7 @@ def flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
         return kind, value
     if kind is float:
         return kind, value.hex()  # tells -0.0 from 0.0
-    if kind is tuple or kind is list or (hasattr(kind, "_fields") and isinstance(value, tuple)):
+    if kind is tuple or kind is list or _is_named_tuple(value):
         return kind, tuple(flatten(item, tensors) for item in value)
     if kind is dict or kind is OrderedDict:
         return kind, tuple((flatten(key, tensors), flatten(item, tensors)) for key, item in value.items())
@@ -62,9 +62,16 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
         return kind(map_tensors(item, function) for item in value)
     if kind is dict or kind is OrderedDict:
         return kind((key, map_tensors(item, function)) for key, item in value.items())
-    if hasattr(kind, "_fields") and isinstance(value, tuple):
-        return kind(*(map_tensors(item, function) for item in value))
+    if _is_named_tuple(value):
+        return tuple.__new__(
+            kind, (map_tensors(item, function) for item in value)
+        )  # it may have a constructor of its own
     return value
+
+
+def _is_named_tuple(value: Any) -> bool:
+    # not with attributes besides its fields, which a copy would lack
+    return isinstance(value, tuple) and hasattr(value, "_fields") and not getattr(value, "__dict__", None)
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
