@@ -13,6 +13,7 @@ from skrl_vec_envs.snake import kernel
 from skrl_vec_envs.snake.boards import Boards
 from skrl_vec_envs.snake.observations import OBSERVATIONS, Observation
 from skrl_vec_envs.snake.pool import Pool
+from skrl_vec_envs.snake.progress import Progress
 from skrl_vec_envs.snake.torch_game import Outcome
 
 _NEVER = 2**62
@@ -72,6 +73,7 @@ class NumbaGame:
         self._counter = boards.clock.numpy().reshape(1)
         shape = (boards.num_boards, observation.num_viewers, *observation.shape)
         self._pool = Pool(shape, observation.dtype)
+        self._compile()
 
     def draw(self) -> torch.Tensor:
         """Draw all boards. Shape: (N, V, ...)."""
@@ -98,18 +100,35 @@ class NumbaGame:
         :return: What came of it.
         """
         self._counter[0] += 1
-        shape = actions.shape
+        out, tensors = self._out(actions.shape)
+        arguments = (self._first_draw(), actions.numpy(), self._rules, self._state, self._tables, out)
+        if self.threads == 1:
+            kernel.step(0, self.boards.num_boards, *arguments)
+        else:
+            numba.set_num_threads(self.threads)
+            kernel.step_in_parallel(self.threads, *arguments)
+        return Outcome(*tensors)
+
+    def _compile(self) -> None:
+        """Compile, or load from numba's cache, everything that a step needs; say so where it takes long."""
+        array = self._empty()[1]
+        actions = torch.zeros(self.boards.num_boards, self._rules.snakes, dtype=torch.int64, device="cpu")
+        common = (self._rules, self._state, self._tables)
+        out = self._out(actions.shape)[0]
+        with Progress("compiling the snake for the first time, which takes part of a minute") as progress:
+            progress.run("check", kernel.first_illegal, actions.numpy().reshape(-1), self._rules.actions)
+            progress.run("start", kernel.start, 0, 0, 0, *common, array)
+            progress.run("step", kernel.step, 0, 0, 0, actions.numpy(), *common, out)
+            if self.threads > 1:
+                progress.run("step in parallel", kernel.step_in_parallel, 0, 0, actions.numpy(), *common, out)
+
+    def _out(self, shape: torch.Size) -> tuple[Any, list[torch.Tensor]]:
+        """Make what a step writes, as arrays and as tensors."""
         observations, observed = self._empty()
         final_observations, finally_observed = self._empty()
         tensors = [torch.empty(shape, dtype=dtype, device="cpu") for dtype in _DTYPES]
         out = kernel.Out(observed, finally_observed, *(tensor.numpy() for tensor in tensors))
-        arguments = (self._first_draw(), actions.numpy(), self._rules, self._state, self._tables, out)
-        if self.threads == 1:
-            kernel.step(0, shape[0], *arguments)
-        else:
-            numba.set_num_threads(self.threads)
-            kernel.step_in_parallel(self.threads, *arguments)
-        return Outcome(observations, final_observations, *tensors)
+        return out, [observations, final_observations, *tensors]
 
     def _first_draw(self) -> int:
         return int(self._counter[0]) * self.boards.draws_per_step

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from skrl_vec_envs.snake import Snake
+from tests.skrl_vec_envs.snake.backends import BACKENDS
 from tests.skrl_vec_envs.snake.by_hand import DOWN, LEFT, RIGHT, UP, drawn, moved, snake_on
 
 
@@ -153,3 +154,95 @@ def test_all_starts_are_equally_likely() -> None:
     poses = torch.unique(env.boards.head[:, 0] * 4 + env.boards.heading[:, 0], return_counts=True)[1]
     assert len(poses) == 2 * 3  # to the left and to the right, in each row: no column has room for four cells
     assert ((poses - 7000) ** 2 / 7000).sum() < 20.5  # chi-square, 5 degrees of freedom, p = 0.001
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_heads_that_meet_die_both_whatever_their_numbers_and_the_food_there_stays(backend: Any) -> None:
+    for drawing in ("10*ab ..... +....", "ba*01 ..... +...."):
+        env = snake_on(drawing, deaths="end", backend=backend)
+        to_the_middle = [RIGHT, LEFT] if drawing[0] == "1" else [LEFT, RIGHT]
+        _, rewards, terminated, _, infos = moved(env, to_the_middle)
+        assert terminated.tolist() == [[True, True]]
+        assert rewards.tolist() == [[-1.0, -1.0]]
+        assert infos["final_obs"][0, 0, 2, 0, 2] == 1.0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("drawing", ["10ab. ....* ....+", ".0a.. ....* ....+"])
+def test_heads_that_change_places_die_both_also_without_a_body(drawing: str, backend: Any) -> None:
+    env = snake_on(drawing, heading=None if "1" in drawing else UP, deaths="end", backend=backend)
+    assert moved(env, [RIGHT, LEFT])[2].tolist() == [[True, True]]
+    assert moved(snake_on(drawing, heading=UP, moves="in_order", backend=backend), [RIGHT, UP])[2][0, 0].item()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("other", "dies"), [(RIGHT, True), (DOWN, False)])
+def test_the_cell_that_anothers_tail_leaves_is_free_unless_that_one_eats(other: int, dies: bool, backend: Any) -> None:
+    env = snake_on("0ba*. 1.... ....+", backend=backend)
+    assert moved(env, [RIGHT, other])[2].tolist() == [[dies, False]]
+    assert moved(snake_on("0ba*. 1.... ....+", tail="blocked", backend=backend), [RIGHT, DOWN])[2][0, 0].item()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_snake_that_dies_starts_anew_and_the_others_go_on(backend: Any) -> None:
+    env = snake_on("10.... ...... ..ba.. .....* .....+", backend=backend)
+    _, rewards, terminated, _, infos = moved(env, [UP, RIGHT])
+    assert terminated.tolist() == [[True, False]]
+    assert rewards.tolist() == [[-1.0, 0.0]]
+    assert infos["length"].tolist() == [[2, 2]]
+    _, _, _, _, infos = moved(env, [int(env.boards.heading[0, 0]), RIGHT])
+    assert infos["episode_length"].tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_with_deaths_that_end_the_board_all_begin_anew_and_only_the_dead_pay(backend: Any) -> None:
+    env = snake_on("10.... ...... ..ba.. .....* .....+", deaths="end", backend=backend)
+    _, rewards, terminated, _, _ = moved(env, [UP, RIGHT])
+    assert (terminated.tolist(), rewards.tolist()) == ([[True, True]], [[-1.0, 0.0]])
+    assert env.boards.length.tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_food_of_anothers_colour_kills_and_stays(backend: Any) -> None:
+    env = snake_on("10+... ...... .*.ab.", food_colours=True, deaths="end", backend=backend)
+    _, _, terminated, _, infos = moved(env, [RIGHT, LEFT])
+    assert terminated.all()
+    assert infos["final_obs"][0, 0, 5, 0, 2] == 1.0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("drawing", "dies"), [(".0...*", False), ("10...*", True), ("210..*", True)])
+def test_a_reversal_that_kills_does_so_from_two_segments_on(drawing: str, dies: bool, backend: Any) -> None:
+    env = snake_on(drawing, heading=RIGHT, reversing="kills", backend=backend)
+    assert moved(env, LEFT)[2].item() is dies
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_at_the_greatest_length_a_snake_has_won_and_in_company_eats_without_growing(backend: Any) -> None:
+    assert moved(snake_on("10*... ......", max_length=3, backend=backend), RIGHT)[1].item() == 2.0
+    env = snake_on("210*.. ...... ...+ab", max_length=3, food_colours=True, backend=backend)
+    _, rewards, terminated, _, infos = moved(env, [RIGHT, UP])
+    assert (rewards.tolist(), terminated.tolist()) == ([[0.0, 0.0]], [[False, False]])
+    assert infos["length"].tolist() == [[3, 2]]
+    assert env.boards.food[0, 0] != 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_window_is_turned_to_the_heading_with_relative_actions_only(backend: Any) -> None:
+    drawing = "..... .10*. ....."
+    fixed = snake_on(drawing, observation="window", window=3, backend=backend)._game.draw()[0, 0]
+    assert fixed[1].tolist() == [[0, 0, 0], [1, 0, 0], [0, 0, 0]]
+    assert fixed[2].tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 0]]
+    turned = snake_on(drawing, observation="window", window=3, actions="relative", backend=backend)._game.draw()[0, 0]
+    assert turned[1].tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0]]
+    assert turned[2].tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    assert not fixed[0].any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_entities_are_listed_with_kind_column_row_and_colour_seen_from_each_snake(backend: Any) -> None:
+    env = snake_on("10.. *.ab", observation="entities", food_colours=True, rules="multisnake", backend=backend)
+    own, others = env._game.draw()[0].tolist()
+    assert own[:5] == [[1, 1, 0, 0], [1, 2, 1, 1], [2, 0, 0, 0], [2, 3, 1, 1], [3, 0, 1, 0]]
+    assert [entity[3] for entity in others[:5]] == [1, 0, 1, 0, 1]
+    assert not any(map(any, own[5:]))
