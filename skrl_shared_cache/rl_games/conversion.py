@@ -117,7 +117,7 @@ def convert(config: Mapping[str, Any], *, num_envs: int | None = None) -> Conver
         "learning_epochs": options.whole("mini_epochs"),
         "mini_batches": mini_batches,
         **_returns(options),
-        **_learning_rate(options),
+        **_learning_rate(options, continuous),
         **_scalers(options),
         **_losses(options, continuous),
         "kl_threshold": 0.0,
@@ -210,7 +210,7 @@ def _returns(options: Options) -> dict[str, Any]:
     }
 
 
-def _learning_rate(options: Options) -> dict[str, Any]:
+def _learning_rate(options: Options, continuous: bool) -> dict[str, Any]:
     rate, schedule = options.number("learning_rate"), options.take("lr_schedule")
     scheduler: str | None = None
     kwargs: dict[str, Any] | None = None
@@ -219,7 +219,7 @@ def _learning_rate(options: Options) -> dict[str, Any]:
         scheduler = "KLAdaptiveLR"
         kwargs = {"kl_threshold": options.number("kl_threshold"), "min_lr": 1e-6, "max_lr": 1e-2}
         options.different("kl_threshold", "skrl estimates the divergence from the policy of the rollout, from samples")
-        if kind == "legacy":
+        if kind == "legacy" and continuous:
             options.different("schedule_type", "skrl adapts the rate after each epoch, rl_games after each minibatch")
     elif schedule == "linear" and options.whole("max_epochs", -1) > 0:
         # skrl's scheduler makes a step after each learning epoch
