@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
+from .support.lines import OBSERVATIONS, ActorCritic, act
 from .support.pairs import A, warm_twins
 from .support.twins import assert_same, seeded_act
+from .support.zoo import FEATURES, mlp
+
+RETURNED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "tensor": lambda features: features,
+    "view": lambda features: features[1:],
+    "detached": lambda features: [features.detach()],
+    "nested": lambda features: {"latent": (features.view(-1),)},
+}
+
+
+@pytest.mark.parametrize("pack", RETURNED.values(), ids=RETURNED)
+def test_a_caller_that_writes_into_what_one_role_returned_does_not_reach_the_other_role(pack: Any) -> None:
+    def returning(base: Any) -> Any:
+        class Returning(ActorCritic, base):
+            def __init__(self) -> None:
+                ActorCritic.__init__(self, base)
+                self.net = mlp()
+                self.add_heads(FEATURES)
+
+            def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+                features = self.net(inputs[OBSERVATIONS])
+                return self.answer(features, role, inputs, latent=pack(features))
+
+        return Returning()
+
+    model = warm_twins(returning).cached
+    with torch.no_grad():
+        policy, value = (tree_leaves(act(model, A, role)[2]["latent"])[0] for role in ("policy", "value"))
+    expected = policy.clone()
+    value.zero_()
+    assert_same(policy, expected)
 
 
 def test_what_a_hook_of_the_users_own_leaves_before_a_step_does_not_outlive_it() -> None:
