@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn as nn
 from torch.utils._pytree import tree_leaves
+
+from skrl_shared_cache import cached_preprocessor
 
 from .support.lines import OBSERVATIONS, ActorCritic, act
 from .support.pairs import A, warm_twins
 from .support.twins import assert_same, seeded_act
-from .support.zoo import FEATURES, mlp
+from .support.zoo import FEATURES, mlp, observations
 
 RETURNED: dict[str, Callable[[torch.Tensor], Any]] = {
     "tensor": lambda features: features,
@@ -61,3 +64,21 @@ def test_what_a_hook_of_the_users_own_leaves_before_a_step_does_not_outlive_it()
             optimizer.step()
             values.append(seeded_act(model, A, "value"))
     assert_same(*values)
+
+
+class PlainMean(nn.Module):
+    """Its statistics are no buffers: only the call that trains it tells that they have changed."""
+
+    mean: Any = 0.0
+
+    def forward(self, x: torch.Tensor, train: bool = False) -> torch.Tensor:
+        if train:
+            self.mean = x.mean(0)
+        return x - self.mean
+
+
+def test_a_preprocessor_that_learned_is_asked_again_wherever_it_keeps_its_statistics() -> None:
+    x, results = observations(), []
+    for scaler in (cached_preprocessor(PlainMean)(), PlainMean()):
+        results.append([scaler(x), scaler(x, train=True), scaler(x)])
+    assert_same(*results)
