@@ -1,12 +1,14 @@
 """What the views of a vectorized env cost per step, and what the hand-over between two threads does.
 
 The bare task is ``pre_physics_step``, ``simulate`` and ``post_physics_step``, without an environment around it; where
-the view resets in the step that ends an episode (Gymnasium, Isaac Lab), also ``reset_idx`` and ``get_observations``
-after that. Bare task and view take turns within one process, a block of steps each; a figure is the median over the
-blocks, and the overhead of a view is the median of its differences to the neighbouring blocks of the bare task. Actions
-are random and made in advance; they end about ninety episodes of 4096 cartpoles in each step, and no pendulum's but all
-together. The snake's observations are megabytes, whose allocation takes longer than what is measured here: it is not
-among the default tasks. The threaded variant is compared with the direct call.
+the view resets in the step that ends an episode (Gymnasium, Isaac Lab), also what any such reset has to do: find the
+rows that ended, ``reset_idx``, and ``get_observations`` after that. To keep the last observations, to write the first
+ones into copies of their own and to build the infos is overhead. Bare task and view take turns within one process, a
+block of steps each; a figure is the median over the blocks, and the overhead of a view is the median of its differences
+to the neighbouring blocks of the bare task. Actions are random and made in advance; they end about ninety episodes of
+4096 cartpoles in each step, and no pendulum's but all together. The snake's observations are megabytes, whose
+allocation takes longer than what is measured here: it is not among the default tasks. The threaded variant is compared
+with the direct call.
 """
 
 from __future__ import annotations

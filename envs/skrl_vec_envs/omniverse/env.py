@@ -239,7 +239,8 @@ class VecEnv:
             # only these rows: a task may observe the others otherwise the second time, when it adds noise for example
             first = self._observe_rows(env_ids)
             for name, values in result.items():
-                values.index_copy_(0, rows, first[name])
+                if values.numel():  # most tasks have no states
+                    values.index_copy_(0, rows, first[name])
         return Ended(rows, last)
 
     def _observe_rows(self, env_ids: torch.Tensor) -> Observations:

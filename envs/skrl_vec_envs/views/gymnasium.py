@@ -74,8 +74,7 @@ class GymnasiumView(VectorEnv[Array, Array, Array]):
         infos = _infos(extras, ~over)
         if ended is not None and len(ended.env_ids):
             infos["final_obs"] = last = np.empty(self.num_envs, dtype=object)  # of None
-            for row, observation in zip(_array(ended.env_ids).tolist(), _array(ended.last["obs"]), strict=True):
-                last[row] = observation
+            last[_array(ended.env_ids)] = np.fromiter(_array(ended.last["obs"]), dtype=object)
             infos["final_info"] = _infos(extras, over)
             infos["_final_obs"], infos["_final_info"] = over, over.copy()
         return _array(observations["obs"]), _array(rewards), over > truncated, truncated, infos
