@@ -87,7 +87,8 @@ class Snake:
 
     - ``"final_obs"``, shape and dtype of the observation: what the move led to, before anything starts anew, for the
       rows that ended. Of the rows that go on it is the observation, so that for all rows it is the successor to
-      bootstrap from. With ``shared`` a row ends when all snakes of its board do.
+      bootstrap from. With ``shared`` a row ends when all snakes of its board do. With ``final_obs="ended"``, shape:
+      (R, ...), it holds the R rows that ended only, in the order of ``final_mask.nonzero()``.
     - ``"final_mask"``, shape: (N,), dtype: bool: which rows ended, ``terminated | truncated``.
     - ``"episode_return"``, shape: (N,), dtype: float32, and ``"episode_length"``, shape: (N,), dtype: int64: sum of the
       rewards and number of the steps of this episode so far, this step included.
@@ -145,6 +146,8 @@ class Snake:
     :param seed: Seed, from 0 to 2**63 - 1.
     :param first_board: Number of the first board, see *Random numbers*.
     :param sync_free: See *Backends* (None: on all devices but CPUs).
+    :param final_obs: Give ``infos["final_obs"]`` for ``"all"`` rows, or for those that ``"ended"`` only, in order. The
+        latter is faster, and not possible with ``sync_free``.
     :param render_mode: ``"ansi"`` or ``"rgb_array"``.
     :param changes: Rules that differ from the preset's.
 
@@ -172,6 +175,7 @@ class Snake:
         seed: int = 0,
         first_board: int = 0,
         sync_free: bool | None = None,
+        final_obs: Literal["all", "ended"] = "all",
         render_mode: Literal["ansi", "rgb_array"] = "ansi",
         **changes: Any,
     ) -> None:
@@ -182,6 +186,9 @@ class Snake:
         _check_counter("first_board", first_board)
         if render_mode not in ("ansi", "rgb_array"):
             raise ValueError(f"render_mode must be 'ansi' or 'rgb_array', got {render_mode!r}")
+        if final_obs not in ("all", "ended"):
+            raise ValueError(f"final_obs must be 'all' or 'ended', got {final_obs!r}")
+        self.final_obs = final_obs
         self.rules = make_rules(rules, changes, height=height, width=width, num_snakes=num_snakes, actions=actions)
         self.observation = Observation(rules=self.rules, kind=observation, dtype=dtype, window=window, shared=shared)
         self.num_envs = num_envs
@@ -189,6 +196,8 @@ class Snake:
         self.device = torch.empty(0, device=device).device  # with its index
         self.backend = _choose_backend(backend, self.device, sync_free)
         self.sync_free = self.device.type != "cpu" if sync_free is None else sync_free
+        if self.sync_free and final_obs == "ended":
+            raise ValueError("final_obs='ended' has a shape that depends on data: with sync_free use final_obs='all'")
         self.threads = torch.get_num_threads() if threads is None else threads
         self.single_observation_space = self.observation.space()
         count = self.rules.num_actions
@@ -240,9 +249,10 @@ class Snake:
         outcome = self._game.step(self._legal(actions))
         shape = self.batch_shape
         terminated, truncated = outcome.terminated.view(shape), outcome.truncated.view(shape)
+        ended = terminated | truncated
         infos = {
-            "final_obs": self._shaped(outcome.final_observations),
-            "final_mask": terminated | truncated,
+            "final_obs": self._final(outcome.final_observations, ended),
+            "final_mask": ended,
             "episode_return": outcome.returns.view(shape),
             "episode_length": outcome.steps.view(shape),
             "length": outcome.lengths.view(shape),
@@ -305,12 +315,19 @@ class Snake:
     def _shaped(self, observations: torch.Tensor) -> torch.Tensor:
         return observations.view(self.num_envs, *self.observation.board_shape)
 
+    def _final(self, observations: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
+        if self.final_obs == "all":
+            return self._shaped(observations)
+        if observations.shape[1] == 1:
+            ended = ended.view(self.num_envs, -1).all(1)
+        return observations.flatten(0, 1).index_select(0, ended.view(-1).nonzero()[:, 0])
+
     def _make_game(self) -> TorchGame | NumbaGame:
         if self.backend == "torch":
             return TorchGame(self.boards, self.observation, self.sync_free)
         from skrl_vec_envs.snake.numba_game import NumbaGame
 
-        return NumbaGame(self.boards, self.observation, self.threads)
+        return NumbaGame(self.boards, self.observation, self.threads, final_of_all=self.final_obs == "all")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_game"}

@@ -54,6 +54,7 @@ class Rules(NamedTuple):
     window: int
     turns_window: bool
     viewers: int
+    final_of_all: bool
 
 
 class State(NamedTuple):
@@ -572,7 +573,9 @@ def step(first, last, counter, actions, rules, state, tables, out):
             _draw_view(
                 n, v, observed, rules, grid, ways, numbers, food, neighbours, head_planes, body_planes, food_planes
             )
-            if not (over or (any_ended and viewers == snakes and (out_terminated[n, v] or out_truncated[n, v]))):
+            if rules.final_of_all and not (
+                over or (any_ended and viewers == snakes and (out_terminated[n, v] or out_truncated[n, v]))
+            ):
                 _copy(n, v, observed, finally_observed)
 
 

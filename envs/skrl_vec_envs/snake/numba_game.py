@@ -27,9 +27,11 @@ class NumbaGame:
     :param boards: State of the boards.
     :param observation: What is observed.
     :param threads: Number of threads.
+    :param final_of_all: Write final observations also where an episode goes on; the rows there are left as they are
+        otherwise.
     """
 
-    def __init__(self, boards: Boards, observation: Observation, threads: int) -> None:
+    def __init__(self, boards: Boards, observation: Observation, threads: int, final_of_all: bool) -> None:
         self.boards = boards
         self.observation = observation
         rules = boards.rules
@@ -56,6 +58,7 @@ class NumbaGame:
             window=observation.window,
             turns_window=rules.actions == "relative",
             viewers=observation.num_viewers,
+            final_of_all=final_of_all,
         )
         self._state = kernel.State(
             *(x.numpy() for x in (boards.grid, boards.ways, boards.numbers, boards.returns, boards.food, boards.keys))

@@ -35,9 +35,8 @@ class Pool:
         A storage made from an array holds a reference to it, whatever tensors and views there are of the storage: an
         array to which only the pool refers is free.
         """
-        for _ in range(len(self._kept)):
-            memory = self._kept[0]
-            self._kept.rotate(-1)
+        for number in range(len(self._kept)):  # always in this order: what was used last is in the processor's caches
+            memory = self._kept[number]
             if sys.getrefcount(memory) == _FREE:
                 return self._tensor(memory)
         memory = self._new()

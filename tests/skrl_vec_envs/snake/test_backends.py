@@ -67,7 +67,7 @@ def test_an_action_out_of_range_names_the_snake_and_changes_nothing(backend: Any
 def test_without_numba_torch_plays_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(env_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(env_module, "_said", set())
     with caplog.at_level(logging.WARNING):
         assert {Snake(1).backend, Snake(1).backend} == {"torch"}
@@ -108,3 +108,21 @@ def test_a_pool_forgets_memory_that_is_held_for_long() -> None:
     pool = Pool((10,), torch.uint8)
     held = [pool.take() for _ in range(50)]
     assert len({tensor.data_ptr() for tensor in held}) == 50
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("num_snakes", "shared"), [(1, False), (3, False), (3, True)])
+def test_final_observations_of_the_ended_rows_are_those_of_all_rows_that_ended(
+    num_snakes: int, shared: bool, backend: Any
+) -> None:
+    parameters: dict[str, Any] = {"num_snakes": num_snakes, "shared": shared, "backend": backend, "max_steps": 6}
+    env, twin = Snake(20, final_obs="ended", **parameters), Snake(20, **parameters)
+    env.reset()
+    twin.reset()
+    for seed in range(20):
+        actions = torch.randint(4, env.batch_shape, generator=torch.Generator().manual_seed(seed))
+        observations, *_, infos = env.step(actions)
+        expected, *_, all_infos = twin.step(actions)
+        mask = all_infos["final_mask"].all(1) if shared else all_infos["final_mask"]
+        assert torch.equal(infos["final_obs"], all_infos["final_obs"][mask])
+        assert torch.equal(observations, expected)

@@ -51,6 +51,11 @@ from skrl_vec_envs.snake import Snake
         ({"window": 4}, "window must be an odd int from 3 on, so that it has a centre, got 4"),
         ({"observation": "window", "shared": True}, "a window is around a snake's head: with shared=True use 'planes'"),
         ({"render_mode": "human"}, "render_mode must be 'ansi' or 'rgb_array', got 'human'"),
+        ({"final_obs": "some"}, "final_obs must be 'all' or 'ended', got 'some'"),
+        (
+            {"final_obs": "ended", "sync_free": True},
+            "has a shape that depends on data: with sync_free use final_obs='all'",
+        ),
         ({"threads": 0}, "threads must be a positive int, or None for torch's number, got 0"),
         ({"backend": "jax"}, "backend must be 'auto', 'numba' or 'torch', got 'jax'"),
         (
