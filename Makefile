@@ -13,12 +13,12 @@ PYRIGHT_SOURCES := envs/skrl_vec_envs/views/protocols.py envs/skrl_vec_envs/view
 # One thread per process: OpenMP teams that share cores slow each other down by more than they gain.
 PYTEST := -m pytest -n 2
 $(SKRL_2)/.installed: EXTRAS := envs,plots,rl-games,dev
-$(SKRL_1)/.installed: EXTRAS := envs,plots,test
+$(SKRL_1)/.installed: EXTRAS := envs,plots,rl-games,test
 test-skrl-2 test-skrl-1.4: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair bench-omni agents-table gpu-check clean
+.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair bench-omni bench-rl-games agents-table gpu-check clean
 
 help: ## list the targets
 	@echo 'make [PYTHON=python3] TARGET'
@@ -52,6 +52,9 @@ bench-pair: $(SKRL_2)/.installed ## time policy.act + value.act, plain and cache
 
 bench-omni: $(SKRL_2)/.installed ## time the views of the vectorized env, and the hand-over between threads
 	$(SKRL_2)/bin/python benchmarks/omni_views.py
+
+bench-rl-games: $(SKRL_2)/.installed ## time rl_games and skrl on the same PPO
+	$(SKRL_2)/bin/python benchmarks/rl_games_table.py --output results/rl-games
 
 agents-table: $(SKRL_2)/.installed $(SKRL_1)/.installed ## measure the tables of docs/agents.md on both lines of skrl
 	$(SKRL_2)/bin/python benchmarks/agents_table.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,10 +36,19 @@ def find_candidates(model: SharedModel) -> tuple[list[Children], dict[nn.Module,
     owners: dict[nn.Module, str] = {}
     contained: dict[nn.Module, str] = {}
     for child, name in children.items():
-        for path, module in child.named_modules(prefix=name):
+        for path, module in _called(child, name):
             if owners.setdefault(module, name) != name:
                 contained[module] = path
     return dictionaries, {**contained, **children}
+
+
+def _called(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
+    # what a compiled module contains is traced: a shim there would be one more thing that the compiler sees change
+    yield path, module
+    if "_orig_mod" not in module._modules:
+        for name, child in module._modules.items():
+            if child is not None:
+                yield from _called(child, f"{path}.{name}")
 
 
 def _look_through(module: nn.Module, prefix: str, dictionaries: list[Children], children: dict[nn.Module, str]) -> None:

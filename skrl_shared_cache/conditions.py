@@ -62,7 +62,7 @@ def why_refused(
         if differ is not None and not needs_equality:
             return differ
     tree = state.tree or state.walk(module)
-    if [module.training, *map(training_of, tree.namespaces)] != entry.training:
+    if [module.training, *map(training_of, tree.submodules)] != entry.training:
         return "train/eval mode changed"
     watched = entry.tensors
     if [*map(version_of, watched)] != entry.versions or [*map(address_of, watched)] != entry.addresses:

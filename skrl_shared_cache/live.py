@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Protocol
 
+from torch._compile import _disable_dynamo
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 
@@ -47,6 +48,7 @@ def drop(reason: str) -> None:
             memo.drop(reason)
 
 
+@_disable_dynamo  # a compiled step would trace it, while others write into `memos`
 def _drop_at_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     drop("parameters changed")
 

@@ -22,7 +22,7 @@ from skrl_shared_cache.module_state import ModuleState
 from skrl_shared_cache.replay import read_before
 from skrl_shared_cache.session import Session
 from skrl_shared_cache.trees import Unsupported, copy_containers, flatten, versions_of
-from skrl_shared_cache.trial import verify, why_untrusted
+from skrl_shared_cache.trial import is_overwritten, verify, why_untrusted
 
 PROBATION = 2
 PAIRS_BEFORE_WARNING = 20
@@ -365,6 +365,12 @@ class Memo:
             session.features += ((self, tensor, version, tensor.requires_grad),)
         if entry.before is None:
             return fresh  # it was kept while nobody was on probation: nothing to judge it by
+        if is_overwritten(entry, fresh):
+            self.refuse(
+                "it returns the same memory in every call, as CUDA graphs do, and the next call overwrites it",
+                'Let it return `features.clone()`, or compile it without CUDA graphs (no mode="reduce-overhead").',
+            )
+            return fresh
         differs = why_untrusted(entry, fresh, run_alone)
         self.pass_probation(role, entry)
         if differs is not None:
@@ -436,6 +442,8 @@ def _why_unsupported(error: RuntimeError, tensors: Sequence[torch.Tensor]) -> Ex
             return Unsupported(f"a tensor of layout {tensor.layout}")
     if "Inference tensors do not track version counter" in str(error):
         return Unsupported("an inference tensor")
+    if "overwritten by a subsequent run" in str(error) or "Cannot access data pointer" in str(error):
+        return Unsupported("output was overwritten")  # by the next run of a CUDA graph of torch.compile
     if "modified inplace" in str(error):
         return Unsupported("a view of what was written")
     return error

@@ -309,7 +309,10 @@ def guard(compute: Callable[..., Any]) -> Callable[..., Any]:
         if is_dynamo_compiling() or compiler._is_compiling_flag:
             if cache.compiled_output is not None:  # a write would be a side effect that export warns about
                 cache.compiled_output = None
-            return compute(model, *args, **kwargs)
+            result = compute(model, *args, **kwargs)
+            if cache.compiled_output is not None:  # or the next call would find a tensor, and be compiled anew
+                cache.compiled_output = None
+            return result
         role: Hashable = args[1] if len(args) > 1 else kwargs.get("role", "")
         shims = cache._plans.get(role) if type(role) is str else None
         if (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from operator import attrgetter, is_, itemgetter
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TYPES = {torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter)}
 _values = dict.values
-training_of = itemgetter("training")
+training_of = attrgetter("training")
 version_of = attrgetter("_version")
 requires_grad_of = attrgetter("requires_grad")
 grad_fn_of = attrgetter("grad_fn")
@@ -45,8 +45,6 @@ class Tree(NamedTuple):
     """A tree without its root: a model that keeps its own state must not keep itself alive."""
 
     submodules: list[nn.Module]
-    namespaces: list[dict[str, Any]]
-    """Theirs, which tell their training flags faster than they do."""
     dictionaries: list[dict[Any, Any]]
     """Live dictionaries of the children and parameters of the root and all submodules."""
     buffers: list[dict[Any, Any]]
@@ -87,7 +85,7 @@ class ModuleState:
         if held is None or not is_same or (held.scalars and have_changed(tree.dictionaries, held)):
             tree = self.walk(root)  # another child has parameters of its own
             held = self._held = _hold(tree.dictionaries)
-        entry.training = [root.training, *map(training_of, tree.namespaces)]
+        entry.training = [root.training, *map(training_of, tree.submodules)]
         entry.tensors = tensors = [*inputs, *held.tensors]
         entry.versions = [*map(version_of, tensors)]
         entry.addresses = addresses = [*map(address_of, tensors)]
@@ -155,7 +153,6 @@ class ModuleState:
         buffers = [module._buffers for module in modules]
         self.tree = tree = Tree(
             modules[1:],
-            [vars(module) for module in modules[1:]],
             [each for each in dictionaries if each],
             [each for each in buffers if each],
             [each for each in (*dictionaries, *buffers) if not each],

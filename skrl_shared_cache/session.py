@@ -68,8 +68,8 @@ class Session:
         for memo, tensor, version, requires_grad in self.features:
             if tensor._version != version:
                 memo.refuse_writer(self.role)
-            elif requires_grad is not None:
-                self._judge(result, memo, tensor, requires_grad)
+            elif requires_grad is not None or (tensor.requires_grad and has_hooks(tensor)):
+                self._judge(result, memo, tensor, tensor.requires_grad if requires_grad is None else requires_grad)
             elif self.role in memo.exposing and not tensor.requires_grad:
                 result = _apart(result, share_memory_with(tensor))
         return result

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import torch
+
 from skrl_shared_cache.entries import Entry
 from skrl_shared_cache.errors import CacheMismatchError
 from skrl_shared_cache.replay import difference, replay
+from skrl_shared_cache.trees import tensors_of
 
 
 def why_untrusted(entry: Entry, fresh: Any, run: Callable[[], Any]) -> str | None:
@@ -31,6 +34,32 @@ def why_untrusted(entry: Entry, fresh: Any, run: Callable[[], Any]) -> str | Non
     if differs is None or difference(again, replay(entry.before, run)) is not None:
         return None
     return differs
+
+
+def is_overwritten(entry: Entry, fresh: Any) -> bool:
+    """Tell whether a pass wrote where an earlier one had put what it returned, which moves no version counter.
+
+    What a CUDA graph returns lies where it lay at the capture. ``torch.compile(mode="reduce-overhead")`` does the same,
+    or makes what was kept unreadable.
+
+    :param entry: Entry of the earlier pass.
+    :param fresh: What the later pass returned.
+
+    :return: True if it did. A trunk that returns a view of its arguments, parameters or buffers does not.
+    """
+    outputs = entry.outputs or ()
+    buffers = entry.buffers.tensors if entry.buffers is not None else []
+    lasting = {_memory_of(tensor) for tensor in (*entry.tensors[: len(entry.tensors) - len(outputs)], *buffers)}
+    try:
+        kept = {_memory_of(output) for output in outputs}
+    except RuntimeError:
+        return True
+    shared = kept.intersection(map(_memory_of, tensors_of(fresh))) - lasting
+    return any(address for _, address in shared)  # what has no elements lies nowhere
+
+
+def _memory_of(tensor: torch.Tensor) -> tuple[torch.device, int]:
+    return tensor.device, tensor.untyped_storage().data_ptr()
 
 
 def verify(entry: Entry, name: str, role: Hashable, run: Callable[[], Any]) -> None:

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command.add_argument("--num-envs", type=int, help="number of environments, where num_actors does not say it")
     chosen = parser.parse_args(arguments)
     try:
-        import yaml  # type: ignore[import-untyped]
+        import yaml
     except ImportError:
         command.error("reading and writing YAML needs PyYAML: pip install pyyaml")
     try:

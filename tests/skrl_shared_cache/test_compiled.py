@@ -482,3 +482,53 @@ def test_a_trunk_that_is_compiled_on_cuda_runs_once_per_pair(make: Any, inner: s
             twins.pair(inputs_on("cuda", seed))
     assert [backend.runs for backend in backends] == [8, 16]
     assert 0 < backends[0].graphs <= backends[1].graphs
+
+
+class Tower(nn.Module):
+    """A head with a trunk that another one holds as well."""
+
+    def __init__(self, trunk: nn.Module, outputs: int) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.head = nn.Linear(FEATURES, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = self.head(self.trunk(x))
+        return answer
+
+
+def with_two_towers(base: Any) -> Any:
+    class TwoTowers(ActorCritic, base):
+        def __init__(self) -> None:
+            ActorCritic.__init__(self, base)
+            self.net = Trunk()
+            self.add_heads(FEATURES)
+            self.policy_head, self.value_head = Tower(self.net, 2), Tower(self.net, 1)  # type: ignore[assignment]
+
+        def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+            return self.answer(inputs[OBSERVATIONS], role, inputs)
+
+    return TwoTowers()
+
+
+def compile_the_trunk_of_both_towers(model: Any, backend: Any) -> None:
+    compiled_trunk = torch.compile(model.net, backend=backend)
+    model.policy_head.trunk = model.value_head.trunk = compiled_trunk
+    del model.net
+
+
+def test_a_compiled_trunk_in_two_towers_compiles_no_more_graphs() -> None:
+    cached, plain, model = compare(with_two_towers, compile_the_trunk_of_both_towers, modes=["grad"])
+    assert 0 < cached.graphs <= plain.graphs
+    assert model.cache_info().hits >= ROUNDS // len(MODES) - EXTRA
+
+
+def test_a_compiled_role_of_a_model_with_shared_output_is_compiled_once() -> None:
+    """Whatever the other role has left there, compiled or not."""
+    twins, counting = Twins(partial(pattern, trunk=Trunk)), Counting()
+    compute = compiled(twins.cached.compute, counting)
+    for inputs in (A, B, A):
+        for role in ("policy", "policy", "value", "value"):
+            assert_same(compute(inputs, role), twins.plain.compute(inputs, role))
+            twins.act(inputs, "policy")
+    assert counting.graphs == len(ROLES)

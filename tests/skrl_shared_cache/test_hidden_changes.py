@@ -83,6 +83,60 @@ def test_a_trunk_that_was_compiled_or_not_any_more_between_the_calls_runs_again(
     twins.pair(B)
 
 
+class ByFlag(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 16)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.tanh(self.layer(x)) * (2.0 if self.training else 1.0)
+
+
+class FlagElsewhere(ByFlag):
+    @property
+    def training(self) -> Any:
+        return self.__dict__.get("flag", True)
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        self.__dict__["flag"] = value
+
+
+@pytest.mark.parametrize("layer", [lambda: torch.compile(ByFlag(), backend="eager"), FlagElsewhere])
+def test_a_layer_that_keeps_its_training_flag_elsewhere(layer: Any) -> None:
+    twins = warm_twins(partial(naive, trunk=lambda: nn.Sequential(layer(), nn.ELU())))
+    assert refusal(twins) is None
+    assert refusal(twins, between=lambda: twins.each(lambda model: model.net[0].eval())) == "train/eval mode changed"
+
+
+@pytest.mark.filterwarnings("ignore:The shared cache leaves `net` alone")
+def test_a_role_that_begins_to_hook_its_features_spoils_one_pair_at_most() -> None:
+    """A hook of the value's head that scales its gradient, registered long after the probation."""
+
+    def make(base: Any) -> Any:
+        class Hooking(ActorCritic, base):
+            def __init__(self) -> None:
+                ActorCritic.__init__(self, base)
+                self.net = mlp()
+                self.add_heads(FEATURES)
+                self.scale: float | None = None
+
+            def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+                features = self.net(inputs[OBSERVATIONS])
+                if role == "value" and self.scale is not None:
+                    features.register_hook(lambda grad: self.scale * grad)
+                return self.answer(features, role, inputs)
+
+        return Hooking()
+
+    twins = warm_twins(make)
+    twins.each(lambda model: setattr(model, "scale", 0.1))
+    for role in ("policy", "value"):
+        act(twins.cached, A, role)
+    for _ in range(3):
+        twins.learn(B)
+
+
 # ---------------------------------------------------------------------------------------------------------- its inputs
 
 

@@ -24,7 +24,7 @@ def written(cfg: Any, folder: Path) -> str:
 
 def printed(capsys: Any, *arguments: str) -> tuple[Any, str]:
     """Return what the printed YAML says, and its comments."""
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     main(["convert", *arguments])
     text = capsys.readouterr().out
