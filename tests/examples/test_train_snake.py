@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-import train_snake
 
+import train_snake
 from skrl_vec_envs.snake.__main__ import main as snake
 
 
