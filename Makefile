@@ -18,7 +18,7 @@ test-skrl-2 test-skrl-1.4: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair bench-omni bench-rl-games agents-table gpu-check clean
+.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair bench-omni bench-rl-games bench-snake train-snake agents-table gpu-check clean
 
 help: ## list the targets
 	@echo 'make [PYTHON=python3] TARGET'
@@ -55,6 +55,12 @@ bench-omni: $(SKRL_2)/.installed ## time the views of the vectorized env, and th
 
 bench-rl-games: $(SKRL_2)/.installed ## time rl_games and skrl on the same PPO
 	$(SKRL_2)/bin/python benchmarks/rl_games_table.py --output results/rl-games
+
+bench-snake: $(SKRL_2)/.installed ## time the snake beside its peers, in their own environments
+	$(SKRL_2)/bin/python benchmarks/snake_speed.py
+
+train-snake: $(SKRL_2)/.installed ## train a snake for 15 minutes, save policy and curve
+	$(SKRL_2)/bin/python examples/train_snake.py
 
 agents-table: $(SKRL_2)/.installed $(SKRL_1)/.installed ## measure the tables of docs/agents.md on both lines of skrl
 	$(SKRL_2)/bin/python benchmarks/agents_table.py
