@@ -67,12 +67,7 @@ def why_refused(
     watched = entry.tensors
     if [*map(version_of, watched)] != entry.versions or [*map(address_of, watched)] != entry.addresses:
         return _what_changed(entry)
-    try:
-        is_same = tree.dictionaries == entry.held.copies and not any(tree.empty)
-    except Exception:  # see `have_changed`, which is written out here for speed
-        is_same = False
-    if not is_same or (entry.held.scalars and have_changed(tree.dictionaries, entry.held)):
-        state.forget()
+    if any(tree.empty) or have_changed(tree.dictionaries, entry.held):
         return _PARAMETERS
     if entry.requires_grad is not None:
         # after the versions: of a view whose base was written, torch may refuse to tell the grad_fn

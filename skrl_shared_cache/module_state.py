@@ -78,11 +78,7 @@ class ModuleState:
         :raises RuntimeError: If a tensor is an inference tensor, or not strided.
         """
         tree, held, inputs = self.tree or self.walk(root), self._held, entry.inputs
-        try:
-            is_same = held is not None and tree.dictionaries == held.copies and not any(tree.empty)
-        except Exception:  # see `have_changed`, which is written out here for speed
-            is_same = False
-        if held is None or not is_same or (held.scalars and have_changed(tree.dictionaries, held)):
+        if any(tree.empty) or held is None or have_changed(tree.dictionaries, held):
             tree = self.walk(root)  # another child has parameters of its own
             held = self._held = _hold(tree.dictionaries)
         entry.training = [root.training, *map(training_of, tree.submodules)]
@@ -99,7 +95,7 @@ class ModuleState:
             entry.requires_grad = [*map(requires_grad_of, tensors)]
             entry.grad_fns = [*map(grad_fn_of, inputs)]
         if tree.buffers:
-            _hold(tree.buffers)  # to refuse them now, not after the pass
+            _tensors_of(tree.buffers)  # to refuse them now, not after the pass
 
     def complete(self, root: nn.Module, entry: Entry, outputs: Sequence[torch.Tensor]) -> None:
         """Record what a pass returned, and the buffers: batch and spectral normalization write them in it.
@@ -127,7 +123,7 @@ class ModuleState:
             entry.buffer_figures = figures_of(entry.buffers)
 
     def forget(self) -> None:
-        """Let go of the tree, which has changed, and of its memory."""
+        """Let go of the tree and of its memory."""
         self.tree = self._held = None
 
     def walk(self, root: nn.Module) -> Tree:
@@ -207,10 +203,15 @@ def figures_of(held: Held) -> tuple[Any, ...]:
     )
 
 
-def _hold(dictionaries: list[dict[Any, Any]]) -> Held:
+def _tensors_of(dictionaries: list[dict[Any, Any]]) -> list[torch.Tensor]:
     tensors = [value for each in dictionaries for value in each.values() if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if type(tensor) not in _TYPES or tensor.layout is not torch.strided:
             raise Unsupported(f"a parameter or buffer of type {type(tensor).__name__}, {tensor.layout}")
+    return tensors
+
+
+def _hold(dictionaries: list[dict[Any, Any]]) -> Held:
+    tensors = _tensors_of(dictionaries)
     copies = [dict(each) for each in dictionaries]
     return Held(copies, _scalars_of(copies), tensors, [*map(address_of, tensors)], [*map(_storage_of, tensors)])

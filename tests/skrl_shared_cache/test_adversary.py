@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ from torch.utils._pytree import tree_leaves
 
 from skrl_shared_cache import cached_preprocessor
 
-from .support.lines import OBSERVATIONS, ActorCritic, act
+from .support.lines import act
 from .support.pairs import A, warm_twins
 from .support.twins import assert_same, seeded_act
-from .support.zoo import FEATURES, mlp, observations
+from .support.zoo import observations, returning
 
 RETURNED: dict[str, Callable[[torch.Tensor], Any]] = {
     "tensor": lambda features: features,
@@ -27,20 +28,7 @@ RETURNED: dict[str, Callable[[torch.Tensor], Any]] = {
 
 @pytest.mark.parametrize("pack", RETURNED.values(), ids=RETURNED)
 def test_a_caller_that_writes_into_what_one_role_returned_does_not_reach_the_other_role(pack: Any) -> None:
-    def returning(base: Any) -> Any:
-        class Returning(ActorCritic, base):
-            def __init__(self) -> None:
-                ActorCritic.__init__(self, base)
-                self.net = mlp()
-                self.add_heads(FEATURES)
-
-            def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
-                features = self.net(inputs[OBSERVATIONS])
-                return self.answer(features, role, inputs, latent=pack(features))
-
-        return Returning()
-
-    model = warm_twins(returning).cached
+    model = warm_twins(partial(returning, pack=pack)).cached
     with torch.no_grad():
         policy, value = (tree_leaves(act(model, A, role)[2]["latent"])[0] for role in ("policy", "value"))
     expected = policy.clone()

@@ -20,7 +20,7 @@ from skrl_shared_cache import SharedCacheWarning, SharedModel, cached_preprocess
 from .support.lines import OBSERVATIONS, ActorCritic, act, make_inputs
 from .support.pairs import A, B, refusal, warm_twins
 from .support.twins import Twins, TwoPass, assert_same, build
-from .support.zoo import FEATURES, OBSERVATION_SIZE, mlp, naive, observations
+from .support.zoo import FEATURES, OBSERVATION_SIZE, mlp, naive, observations, returning
 
 # ------------------------------------------------------------------------------------------------ the trunk's modules
 
@@ -318,20 +318,7 @@ CONTAINERS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch
 
 @pytest.mark.parametrize(("pack", "unpack"), CONTAINERS.values(), ids=CONTAINERS)
 def test_roles_that_return_their_features_in_any_object_return_memory_of_their_own(pack: Any, unpack: Any) -> None:
-    def returning(base: Any) -> Any:
-        class Returning(ActorCritic, base):
-            def __init__(self) -> None:
-                ActorCritic.__init__(self, base)
-                self.net = mlp()
-                self.add_heads(FEATURES)
-
-            def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
-                features = self.net(inputs[OBSERVATIONS])
-                return self.answer(features, role, inputs, latent=pack(features))
-
-        return Returning()
-
-    model = build(returning, SharedModel)
+    model = build(partial(returning, pack=pack), SharedModel)
 
     @torch.no_grad()
     def write_into_the_values_features() -> None:

@@ -36,6 +36,22 @@ def naive(base: Any, trunk: Callable[[], nn.Module] = mlp) -> Any:
     return Naive()
 
 
+def returning(base: Any, pack: Callable[[torch.Tensor], Any]) -> Any:
+    """A naive model that returns its features, too, in whatever ``pack`` puts them into."""
+
+    class Returning(ActorCritic, base):
+        def __init__(self) -> None:
+            ActorCritic.__init__(self, base)
+            self.net = mlp()
+            self.add_heads(FEATURES)
+
+        def compute(self, inputs: dict[str, Any], role: str = "") -> tuple[Any, ...]:
+            features = self.net(inputs[OBSERVATIONS])
+            return self.answer(features, role, inputs, latent=pack(features))
+
+    return Returning()
+
+
 def naive_discrete(base: Any) -> Any:
     """The same with a Categorical policy."""
 
