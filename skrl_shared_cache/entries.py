@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import deque
 from collections.abc import Hashable, Sequence
@@ -127,7 +128,10 @@ class Slot:
     """
 
     def __init__(self) -> None:
-        self.reference = weakref.ref(self)
+        # What `Tensor.register_hook` does with its own tensor, at a fraction of the cost: a dictionary of hooks that all
+        # graphs share.
+        self.hook = torch.empty(0, device="cpu")
+        self.hook._backward_hooks = {0: functools.partial(_lose, weakref.ref(self))}  # type: ignore[assignment]
         self.entries: list[Entry] = []
         self.was_refused = False  # the lookup that runs now found no entry that it may use
         self.is_missed = False  # an entry went before all roles had got it
@@ -159,15 +163,12 @@ class Slot:
         """
         self.entries = [other for other in self.entries if other is not entry] if len(self.entries) > 1 else []
 
-    def lose(self, entry: Entry, reason: str) -> None:
-        """Remove an entry, if it is still there, before all roles have got it.
-
-        :param entry: Entry.
-        :param reason: What the next refused lookup reports.
-        """
-        if entry in self.entries:
-            self.remove(entry)
-            self._miss([entry], reason)
+    def lose_graphs(self) -> None:
+        """Remove the entries whose outputs have a graph: a backward uses up the graph that it runs through."""
+        lost = [entry for entry in self.entries if entry.requires_grad is not None]
+        if lost:
+            self.entries = [entry for entry in self.entries if entry.requires_grad is None]
+            self._miss(lost, "backward")
 
     def drop(self, reason: str) -> None:
         """Remove all entries.
@@ -199,3 +200,9 @@ class Slot:
                 return gone.reason
         self.is_missed = bool(self._evicted)
         return None
+
+
+def _lose(slot: weakref.ref[Slot], gradient: torch.Tensor | None) -> None:
+    its_slot = slot()
+    if its_slot is not None:
+        its_slot.lose_graphs()

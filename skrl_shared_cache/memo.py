@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from operator import is_
@@ -306,7 +304,7 @@ class Memo:
             for tensor in outputs:
                 grad_fn = tensor.grad_fn
                 if grad_fn is not None:
-                    grad_fn.register_prehook(functools.partial(_lose, slot.reference, weakref.ref(entry)))
+                    grad_fn._register_hook_dict(slot.hook)
         slot.add(entry)
 
     def use(self, session: Session, slot: Slot, entry: Entry) -> Any:
@@ -447,10 +445,3 @@ def _why_unsupported(error: RuntimeError, tensors: Sequence[torch.Tensor]) -> Ex
     if "modified inplace" in str(error):
         return Unsupported("a view of what was written")
     return error
-
-
-def _lose(slot: weakref.ref[Slot], entry: weakref.ref[Entry], grad_outputs: Any) -> None:
-    # a backward uses up the graph of an output: who comes next must get a graph of its own
-    its_slot, its_entry = slot(), entry()
-    if its_slot is not None and its_entry is not None:
-        its_slot.lose(its_entry, "backward")
