@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quality_records import POINTS, Record
 from quality_statistics import band
-from quality_tasks import NUM_ENVS
+from quality_tasks import NUM_ENVS, SHUFFLED
 
 try:
     from matplotlib.figure import Figure
@@ -22,6 +22,7 @@ STYLES = {
     "skrl": {"color": "#E69F00", "linewidth": 3.5},
     "SharedModel": {"color": "#0072B2", "linewidth": 1.5},
     "rl_games": {"color": "#009E73", "linewidth": 1.5, "linestyle": "--"},
+    SHUFFLED: {"color": "#CC79A7", "linewidth": 1.5, "linestyle": ":"},
 }
 
 

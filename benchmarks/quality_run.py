@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
-from quality_tasks import TASKS, RecordedEnv, make_env, rl_games_config
+from quality_tasks import LIBRARIES, SHUFFLED, TASKS, RecordedEnv, make_env, rl_games_config
 from rl_games_rows import TwoPassRunner
 from skrl_shared_cache import Runner
 from skrl_shared_cache.rl_games import convert
 from skrl_vec_envs import wrap_env
 
-LIBRARIES: dict[str, Any] = {"skrl": TwoPassRunner, "SharedModel": Runner, "rl_games": None}
+RUNNERS: dict[str, Any] = {"skrl": TwoPassRunner, "SharedModel": Runner}
 
 
 def train(name: str, library: str, seed: int, steps: int) -> RecordedEnv:
@@ -41,23 +41,44 @@ def train(name: str, library: str, seed: int, steps: int) -> RecordedEnv:
     env = make_env(name, seed)
     with contextlib.redirect_stdout(sys.stderr), tempfile.TemporaryDirectory() as folder:
         config = rl_games_config(name, seed, steps, folder)
-        if library == "rl_games":
-            train_by_rl_games(env, config)
+        if library in RUNNERS:
+            train_by_skrl(env, config, RUNNERS[library])
         else:
-            train_by_skrl(env, config, LIBRARIES[library])
+            train_by_rl_games(env, config, shuffle=library == SHUFFLED)
     if env.steps != steps:
         raise RuntimeError(f"{library} must make {steps} steps in each environment, it made {env.steps}")
     return env
 
 
-def train_by_rl_games(env: RecordedEnv, config: dict[str, Any]) -> None:
-    """Train by rl_games' Runner."""
+def train_by_rl_games(env: RecordedEnv, config: dict[str, Any], shuffle: bool) -> None:
+    """Train by rl_games' Runner.
+
+    :param env: Environment.
+    :param config: rl_games' configuration.
+    :param shuffle: Whether to learn from a new permutation of the rollout in each mini-epoch, as skrl does. rl_games
+        has the code for it, and no option that calls it.
+    """
+    from rl_games.common.algo_observer import DefaultAlgoObserver
+    from rl_games.common.datasets import PPODataset
     from rl_games.torch_runner import Runner as RlGamesRunner
 
     from skrl_vec_envs.views.rl_games import register
 
+    class Shuffled(PPODataset):
+        def __getitem__(self, index: int) -> Any:
+            if index == 0:
+                self.apply_permutation()
+            return super().__getitem__(index)
+
+    class Shuffle(DefaultAlgoObserver):
+        def after_init(self, algo: Any) -> None:
+            super().after_init(algo)
+            sizes = algo.batch_size, algo.minibatch_size
+            kind = algo.is_discrete, algo.is_rnn, algo.ppo_device, algo.seq_length
+            algo.dataset = Shuffled(*sizes, *kind, permute=True)
+
     register(config["params"]["config"]["env_name"], lambda **_: env)
-    runner = RlGamesRunner()
+    runner = RlGamesRunner(Shuffle() if shuffle else None)
     torch.set_float32_matmul_precision("highest")  # skrl's; the constructor has set another one
     runner.load(config)
     runner.run({"train": True, "play": False})

@@ -15,7 +15,8 @@ MEASURES = {"final_return": "final return", "mean_return": "mean return over the
 ALIGNED = """\
 Aligned: skrl's configuration is converted from rl_games' one, which clips no values, keeps the learning rate fixed, has
 no loss on bounds and does not normalize observations; float32, one thread, torch.compile off. The environment is the
-same object: it clips actions to -1..1, as rl_games does, and measures the returns. What differs all the same:
+same object: it clips actions to -1..1, as rl_games does, and measures the returns. Minibatches are also aligned in the
+row "rl_games, shuffled", by code that rl_games has and none of its options calls. What differs all the same:
 """
 
 

@@ -10,6 +10,8 @@ from skrl_vec_envs.omniverse import SimConfig, VecEnv
 from skrl_vec_envs.omniverse.env import StepByRows
 from skrl_vec_envs.omniverse.tasks import CartpoleTask, SnakeTask
 
+SHUFFLED = "rl_games, shuffled"
+LIBRARIES = ("skrl", "SharedModel", "rl_games", SHUFFLED)
 HORIZON, MINI_BATCHES, MINI_EPOCHS, NUM_ENVS = 32, 4, 5, 64
 
 

@@ -1,5 +1,6 @@
 """Compare what skrl, skrl with SharedModel and rl_games learn from one configuration: PPO on cartpole and snake.
 
+The fourth row is rl_games with shuffled minibatches, which differ most from skrl's and cannot be had by an option.
 Each run is a process with one thread; two of them run at a time. Returns are measured in the environment, over the same
 number of steps. Finished runs are kept in quality.json in the output folder: called again, the command goes on where it
 was stopped, and with more seeds it runs only those that are new. Writes quality.json, quality.md and quality.png. Needs
@@ -21,9 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from quality_records import Plan, Record, Records, summarize
-from quality_tasks import HORIZON, NUM_ENVS, TASKS
+from quality_tasks import HORIZON, LIBRARIES, NUM_ENVS, TASKS
 
-LIBRARIES = ("skrl", "SharedModel", "rl_games")
 EXTRAS = {"rl_games": "rl-games", "scipy": "plots", "matplotlib": "plots"}
 QUICK = 8
 """By how much the quick form is shorter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from . import conftest  # noqa: F401
+from ..processes import python
+from . import conftest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -92,3 +94,18 @@ def test_seeds_differ_and_a_seed_repeats_itself() -> None:
 def test_a_library_that_makes_another_number_of_steps_is_found_out() -> None:
     with pytest.raises(RuntimeError, match="skrl must make 40 steps in each environment, it made 32"):
         train("cartpole", "skrl", 1, 40)
+
+
+def test_only_the_minibatches_of_rl_games_are_shuffled() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it uses what torch and NumPy have deprecated since
+        pytest.importorskip("rl_games", reason="rl_games is not installed (extra rl-games)")
+    script = str(conftest.BENCHMARKS / "quality_run.py")
+    slices, shuffled = (
+        json.loads(python("-W", "ignore", script, "cartpole", library, "1", "96"))
+        for library in ("rl_games", "rl_games, shuffled")
+    )
+    first = [episode for episode in slices if episode[0] <= 33]  # nothing has been learned
+    assert first == [episode for episode in shuffled if episode[0] <= 33]
+    assert first
+    assert slices != shuffled

@@ -15,7 +15,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import rl_games_quality as script
 from quality_records import POINTS, Plan, Record, Records
-from quality_tasks import TASKS
+from quality_tasks import LIBRARIES, TASKS
 
 Runs = list[Plan]
 
@@ -59,16 +59,16 @@ def compare(tmp_path: Path, trained: Runs, scipy: None, capsys: Any) -> Callable
 def test_it_trains_each_library_with_each_seed_on_each_task(compare: Callable[..., str], trained: Runs) -> None:
     compare("--seeds", "3")
     assert sorted((plan.task, plan.library, plan.seed) for plan in trained) == sorted(
-        (task, library, seed) for task in TASKS for library in script.LIBRARIES for seed in (1, 2, 3)
+        (task, library, seed) for task in TASKS for library in LIBRARIES for seed in (1, 2, 3)
     )
 
 
 def test_it_repeats_no_finished_run_and_says_so(compare: Callable[..., str], trained: Runs) -> None:
     compare("--tasks", "snake", "--seeds", "2")
     text = compare("--tasks", "snake", "--seeds", "3")
-    assert "6 of 9 runs are in" in text
-    assert "[9/9] snake" in text
-    assert [plan.seed for plan in trained[6:]] == [3, 3, 3]
+    assert "8 of 12 runs are in" in text
+    assert "[12/12] snake" in text
+    assert [plan.seed for plan in trained[8:]] == [3, 3, 3, 3]
 
 
 def test_it_goes_on_where_a_failure_has_stopped_it(
@@ -85,9 +85,9 @@ def test_it_goes_on_where_a_failure_has_stopped_it(
     arguments = ("--tasks", "cartpole", "--seeds", "2", "--jobs", "1")
     with pytest.raises(RuntimeError, match="cartpole, skrl, seed 2 failed:\nno memory"):
         compare(*arguments)
-    assert len(Records(tmp_path / "quality.json")) == 3
+    assert len(Records(tmp_path / "quality.json")) == 4
     monkeypatch.setattr(script, "run", fake)
-    assert "3 of 6 runs are in" in compare(*arguments)
+    assert "4 of 8 runs are in" in compare(*arguments)
 
 
 def test_the_quick_form_is_shorter_and_its_runs_are_kept_apart(compare: Callable[..., str], trained: Runs) -> None:
@@ -143,17 +143,17 @@ def test_too_small_a_number_is_an_error(option: str, value: str, least: int, cap
     assert f"--{option} must be {least} or more, got {value}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_a_run_is_a_process_whose_episodes_are_recorded(task: str) -> None:
+def test_a_run_is_a_process_whose_episodes_are_recorded() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it uses what torch and NumPy have deprecated since
         pytest.importorskip("rl_games", reason="rl_games is not installed (extra rl-games)")
-    result = script.run(Plan(task, "rl_games", 1, 64, ""))
+    result = script.run(Plan("snake", "rl_games", 1, 64, ""))
     assert result.episodes > 50
-    # nothing has been learned: snakes die, and poles fall within some dozen steps
-    assert -1.0 <= result.final_return < 2.0 if task == "snake" else 10.0 < result.final_return < 60.0
+    assert -1.0 <= result.final_return < 0.0  # nothing has been learned, and snakes die
 
 
-def test_what_a_failed_process_said_is_in_the_error() -> None:
-    with pytest.raises(RuntimeError, match=r"(?s)snake, skrl, seed 1 failed:.*must make 40 steps"):
-        script.run(Plan("snake", "skrl", 1, 40, ""))
+def test_what_a_failed_process_said_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "quality_run.py").write_text("import sys; sys.exit('no memory for ' + ' '.join(sys.argv[1:]))")
+    monkeypatch.setattr(script, "__file__", str(tmp_path / "rl_games_quality.py"))
+    with pytest.raises(RuntimeError, match="snake, skrl, seed 1 failed:\nno memory for snake skrl 1 64"):
+        script.run(Plan("snake", "skrl", 1, 64, ""))
