@@ -33,7 +33,7 @@ def draw(results: Mapping[str, Mapping[str, Sequence[Record]]], steps: Mapping[s
     :param steps: Steps of each environment by task.
     :param path: File to write.
     """
-    figure = Figure(figsize=(4.5 * len(results), 3.6), layout="constrained")
+    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     panels = figure.subplots(1, len(results), squeeze=False)[0]
     for axes, (task, libraries) in zip(panels, results.items()):
         unit = 1e-3 * NUM_ENVS * steps[task] / POINTS
@@ -51,6 +51,8 @@ def draw(results: Mapping[str, Mapping[str, Sequence[Record]]], steps: Mapping[s
     seeds = min(len(records) for libraries in results.values() for records in libraries.values())
     panels[0].set_ylabel("return of an episode")
     lines, names = panels[0].get_legend_handles_labels()
-    names[-1] += f"   (means of {seeds} seeds with 95 % bootstrap bands)"
-    figure.legend(lines, names, loc="outside upper left", ncols=len(names), frameon=False)
+    title = f"means of {seeds} seeds with 95 % bootstrap bands"
+    figure.legend(
+        lines, names, title=title, loc="outside upper left", alignment="left", ncols=len(names), frameon=False
+    )
     figure.savefig(path, dpi=150)

@@ -1,4 +1,4 @@
-"""The tables of the comparison of what is learned, and what they say."""
+"""The tables of the comparison of what is learned, and what is to be said about them."""
 
 from __future__ import annotations
 
@@ -74,32 +74,17 @@ def tests(task: str, pairs: Mapping[tuple[str, str, str], Comparison]) -> str:
 
     :return: Table.
     """
-    lines = [f"| {task} | difference | 95 % interval | p | Cohen's d | Cliff's delta |", "|---|---|---|---|---|---|"]
+    lines = [
+        f"| {task} | difference | 95 % interval | p | Cohen's d | Cliff's delta | at {LEVEL:.0%} |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for (measure, a, b), pair in pairs.items():
         low, high = pair.interval
+        higher = a if pair.difference > 0 else b
         lines.append(
             f"| {MEASURES[measure]}: {a} - {b} | {pair.difference:+.2f} | {low:+.2f} .. {high:+.2f} | {pair.p:.2g} | "
-            f"{pair.cohens_d:+.2f} | {pair.cliffs_delta:+.2f} |"
-        )
-    return "\n".join(lines)
-
-
-def verdict(task: str, pairs: Mapping[tuple[str, str, str], Comparison]) -> str:
-    """Say what the tests say, and no more.
-
-    :param task: Name of the task.
-    :param pairs: Comparisons by measure and the two names.
-
-    :return: A sentence for each pair.
-    """
-    lines = []
-    for (measure, a, b), pair in pairs.items():
-        low, high = pair.interval
-        better = a if pair.difference > 0 else b
-        said = f"they DIFFER, {better} is better" if pair.differs else "no significant difference"
-        lines.append(
-            f"- {task}, {MEASURES[measure]}, {a} and {b}: {said} "
-            f"(p = {pair.p:.2g}; between {low:+.2f} and {high:+.2f} is possible)"
+            f"{pair.cohens_d:+.2f} | {pair.cliffs_delta:+.2f} | "
+            f"{f'DIFFERENT, {higher} is higher' if pair.differs else 'no significant difference'} |"
         )
     return "\n".join(lines)
 
@@ -114,7 +99,7 @@ def caveats(seeds: int, count: int) -> str:
     """
     text = (
         f"Two-sided permutation tests of the difference of the means, {seeds} seeds on each side, at {LEVEL:.0%}; "
-        f"{count} tests without a correction, of which {LEVEL * count:.1g} differ by chance where nothing does. No "
+        f"{count} tests without a correction, of which {LEVEL * count:.1f} differ by chance where nothing does. No "
         "significant difference is no proof of equality: any difference in the 95 % interval fits these runs."
     )
     lowest = smallest_p(seeds)

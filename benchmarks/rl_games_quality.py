@@ -91,7 +91,7 @@ def report(plans: Sequence[Plan], records: Records) -> str:
     """
     # what they need was checked before
     from quality_figure import draw
-    from quality_tables import caveats, comparisons, differences, summary, tests, verdict
+    from quality_tables import caveats, comparisons, differences, summary, tests
 
     results: dict[str, dict[str, list[Record]]] = {}
     for plan in plans:
@@ -102,7 +102,7 @@ def report(plans: Sequence[Plan], records: Records) -> str:
     pairs = {task: comparisons(libraries) for task, libraries in results.items()}
     parts = [f"{plans[0].versions}. {seeds} seeds each. {sizes}."]
     for task, libraries in results.items():
-        parts += [summary(task, libraries), tests(task, pairs[task]), verdict(task, pairs[task])]
+        parts += [summary(task, libraries), tests(task, pairs[task])]
     parts += [caveats(seeds, sum(map(len, pairs.values()))), differences(list(results))]
     text = "\n\n".join(parts) + "\n"
     (records.path.with_suffix(".md")).write_text(text)

@@ -99,8 +99,10 @@ def test_the_quick_form_is_shorter_and_its_runs_are_kept_apart(compare: Callable
 
 def test_it_says_what_differs_and_that_no_difference_is_no_proof(compare: Callable[..., str], tmp_path: Path) -> None:
     text = compare("--tasks", "cartpole", "--seeds", "5")
-    assert "- cartpole, final return, skrl and SharedModel: no significant difference (p = 1;" in text
-    assert "- cartpole, final return, SharedModel and rl_games: they DIFFER, rl_games is better (p = 0.0079;" in text
+    rows = {row[0]: row[1:] for row in (line[2:-2].split(" | ") for line in text.splitlines() if line[:2] == "| ")}
+    same, other = rows["final return: skrl - SharedModel"], rows["final return: SharedModel - rl_games"]
+    assert (same[0], same[2], same[-1]) == ("+0.00", "1", "no significant difference")
+    assert (other[0], other[2], other[-1]) == ("-10.00", "0.0079", "DIFFERENT, rl_games is higher")
     assert "No significant difference is no proof of equality" in text
     assert (tmp_path / "quality.md").read_text() in text
     assert (tmp_path / "quality.png").read_bytes().startswith(b"\x89PNG")
