@@ -6,52 +6,25 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from skrl_shared_cache.module_state import Held
-from skrl_shared_cache.replay import Before
 from skrl_shared_cache.tensors import is_alias
+
+if TYPE_CHECKING:
+    from skrl_shared_cache.module_state import Held
+    from skrl_shared_cache.replay import Before
 
 MOST_ENTRIES = 16
 
 
 class Entry:
-    """One forward pass of a trunk: all that it depended on, and what it returned.
-
-    :param structure: Arguments without their tensors.
-    :param inputs: Those tensors.
-    :param mode: Mode of the pass.
-    :param served: Roles that need it no more: see :py:attr:`Session.served`.
-    :param generation: Generation of the memo when it began.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "addresses",
-        "before",
-        "buffer_figures",
-        "buffers",
-        "generation",
-        "grad_fns",
-        "held",
-        "inputs",
-        "is_second",
-        "mode",
-        "output",
-        "outputs",
-        "requires_grad",
-        "served",
-        "storages",
-        "structure",
-        "tensors",
-        "training",
-        "trial",
-        "versions",
-    )  # fmt: skip
+    """One forward pass of a trunk: all that it depended on, and what it returned. It is filled as the pass goes on."""
 
     # what ModuleState.begin records
+    structure: Any  # arguments without their tensors
+    inputs: Sequence[torch.Tensor]  # those tensors
     trial: tuple[bool, bool]  # training flag and grad mode: each of the four is on probation by itself
     training: list[bool]
     held: Held
@@ -61,27 +34,17 @@ class Entry:
     storages: list[Any]  # of the inputs: `x.data = other` may use an address again that nobody holds
     requires_grad: list[bool] | None  # without grad mode, nobody asks
     grad_fns: list[Any]  # of the inputs and (later) the outputs, in grad mode
+    # what the memo adds
+    mode: Any  # of the pass
+    served: dict[Hashable, int]  # roles that need it no more: see Session.served
+    generation: int  # of the memo, when the pass began
+    before: Before | None = None  # on probation, and in verify mode
+    is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
+    output: Any
     # what ModuleState.complete records
+    outputs: Sequence[torch.Tensor] | None = None
     buffers: Held | None
     buffer_figures: Any
-    output: Any
-
-    def __init__(
-        self,
-        structure: Any,
-        inputs: Sequence[torch.Tensor],
-        mode: Any,
-        served: dict[Hashable, int],
-        generation: int,
-    ) -> None:
-        self.structure = structure
-        self.inputs = inputs
-        self.mode = mode
-        self.served = served
-        self.generation = generation
-        self.before: Before | None = None
-        self.outputs: Sequence[torch.Tensor] | None = None
-        self.is_second = False  # of a pair: its role was refused the first one. The next pair is none of its business
 
     def repeats(self, other: Entry) -> bool:
         """Whether this is another pass on the very same inputs.
@@ -128,10 +91,9 @@ class Slot:
     """
 
     def __init__(self) -> None:
-        # What `Tensor.register_hook` does with its own tensor, at a fraction of the cost: a dictionary of hooks that all
-        # graphs share.
+        # `Tensor.register_hook` gives each graph such a dictionary of its own; one for all is a fraction of the cost
         self.hook = torch.empty(0, device="cpu")
-        self.hook._backward_hooks = {0: functools.partial(_lose, weakref.ref(self))}  # type: ignore[assignment]
+        self.hook._backward_hooks = {0: functools.partial(_lose, weakref.ref(self))}
         self.entries: list[Entry] = []
         self.was_refused = False  # the lookup that runs now found no entry that it may use
         self.is_missed = False  # an entry went before all roles had got it
@@ -140,14 +102,10 @@ class Slot:
         self._evicted: deque[Gone] = deque(maxlen=MOST_ENTRIES)
 
     def add(self, entry: Entry) -> None:
-        """Add an entry in the place of those for the same inputs; the oldest one goes if there are too many.
+        """Add an entry to others, in the place of those for the same inputs; the oldest goes if there are too many.
 
         :param entry: Entry.
         """
-        self.dropped = []
-        if not self.entries:
-            self.entries = [entry]
-            return
         entries = [*(other for other in self.entries if not entry.repeats(other)), entry]
         if len(entries) > self._bound:
             oldest = entries.pop(0)
@@ -155,13 +113,6 @@ class Slot:
                 self._evicted.append(Gone(oldest, "evicted"))
                 self.is_missed = True
         self.entries = entries
-
-    def remove(self, entry: Entry) -> None:
-        """Remove an entry.
-
-        :param entry: Entry.
-        """
-        self.entries = [other for other in self.entries if other is not entry] if len(self.entries) > 1 else []
 
     def lose_graphs(self) -> None:
         """Remove the entries whose outputs have a graph: a backward uses up the graph that it runs through."""

@@ -207,8 +207,8 @@ class Memo:
                 self.store(session, slot, entry, module, output)
             return output
         if (session.role, entry.trial) in self._trusted and session.mode != "verify":
-            return self.use(session, slot, entry)
-        return self._compare(session, slot, entry, run, args, kwargs)
+            return self.use(session, entry)
+        return self._compare(session, entry, run, args, kwargs)
 
     def look_up(
         self, session: Session, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
@@ -220,7 +220,8 @@ class Memo:
         :param structure: Arguments of the trunk without their tensors.
         :param tensors: Tensors of the arguments.
 
-        :return: The slot of the call, and an entry. It may be a new one, for a pass that begins now.
+        :return: The slot of the call, and an entry. It may be a new one, for a pass that begins now. If it is not, the
+            role counts as served, and when every known role is, the entry goes.
 
         :raises Unsupported: If the call must bypass the cache.
         """
@@ -232,24 +233,30 @@ class Memo:
         slot = self._slots.get((get_ident(), self._position))
         if slot is None:
             slot = self._slots[get_ident(), self._position] = Slot()
+        found: Entry | None = None
         refused: list[tuple[Entry, str]] = []
         try:
-            for entry in slot.entries:
-                if entry.served.get(role, number) == number:
-                    reason = why_refused(entry, mode, module, self._state, structure, tensors)
+            for each in slot.entries:
+                if each.served.get(role, number) == number:
+                    reason = why_refused(each, mode, module, self._state, structure, tensors)
                     if reason is None:
-                        return slot, entry
-                    refused.append((entry, reason))
-            if refused or slot.is_missed:
-                equal = self._find_equal(session, slot, refused, tensors)
-                if equal is not None:
-                    self._events[role] = number, EQUAL
-                    return slot, equal
+                        found = each
+                        break
+                    refused.append((each, reason))
+            if found is None and (refused or slot.is_missed):
+                found = self._find_equal(session, slot, refused, tensors)
+            if found is not None:
+                found.served[role] = number
+                self._pairs_in_vain = 0
+                if found.served.keys() >= self.roles:
+                    slot.entries = [each for each in slot.entries if each is not found] if len(slot.entries) > 1 else []
+                return slot, found
             session.served[role] = -1
-            entry = Entry(structure, tensors, mode, session.served, self.generation)
+            generation = self.generation
             # after the generation was read, and before the parameters are: another thread may take a step at any time
             live.memos[id(self)] = self._reference
-            self._state.begin(module, entry)
+            entry = self._state.begin(module, structure, tensors)
+            entry.mode, entry.served, entry.generation = mode, session.served, generation
         except RuntimeError as error:
             raise _why_unsupported(error, tensors) from None
         self._began[role], self._served = number, session.served
@@ -266,6 +273,7 @@ class Memo:
     ) -> Entry | None:
         for entry, reason in refused:
             if reason is NEEDS_EQUALITY and are_equal(entry.inputs, tensors):  # waits for the device
+                self._events[session.role] = session.number, EQUAL
                 return entry
         reasons = [DIFFER if reason is NEEDS_EQUALITY else reason for entry, reason in refused if not entry.is_second]
         gone = slot.why_gone(session.role, tensors) if slot.is_missed else None
@@ -305,39 +313,28 @@ class Memo:
                 grad_fn = tensor.grad_fn
                 if grad_fn is not None:
                     grad_fn._register_hook_dict(slot.hook)
-        slot.add(entry)
+        slot.dropped = []
+        if slot.entries:
+            slot.add(entry)
+        else:
+            slot.entries = [entry]
 
-    def use(self, session: Session, slot: Slot, entry: Entry) -> Any:
+    def use(self, session: Session, entry: Entry) -> Any:
         """Give an entry to a role.
 
         :param session: Running compute of the role.
-        :param slot: Slot of the entry.
         :param entry: Entry.
 
         :return: Its output, in containers of its own.
         """
-        self.mark_served(session, slot, entry)
         session.counters.hits += not session.running_units
         for tensor in entry.outputs or ():  # a moment ago, their versions were the recorded ones
             session.features += ((self, tensor, tensor._version, None),)
         return entry.output if type(entry.output) is torch.Tensor else copy_containers(entry.output)
 
-    def mark_served(self, session: Session, slot: Slot, entry: Entry) -> None:
-        """Note that a role has got an entry. When every known role has, it goes.
-
-        :param session: Running compute of the role.
-        :param slot: Slot of the entry.
-        :param entry: Entry.
-        """
-        entry.served[session.role] = session.number
-        self._pairs_in_vain = 0
-        if entry.served.keys() >= self.roles:
-            slot.remove(entry)
-
     def _compare(
         self,
         session: Session,
-        slot: Slot,
         entry: Entry,
         run: Callable[..., Any],
         args: tuple[Any, ...],
@@ -354,8 +351,7 @@ class Memo:
 
         if entry.before is not None and not self.is_on_probation(role, entry):
             verify(entry, self.name, role, run_alone)
-            return self.use(session, slot, entry)
-        self.mark_served(session, slot, entry)
+            return self.use(session, entry)
         session.counters.misses += 1
         self._events[role] = session.number, ON_PROBATION
         fresh = run_alone()

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import is_grad_enabled, nn
 
+from skrl_shared_cache.entries import Entry
 from skrl_shared_cache.trees import Unsupported
-
-if TYPE_CHECKING:
-    from skrl_shared_cache.entries import Entry
 
 _TYPES = {torch.Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter)}
 _values = dict.values
@@ -68,19 +66,24 @@ class ModuleState:
         """
         return [root, *(self.tree or self.walk(root)).submodules]
 
-    def begin(self, root: nn.Module, entry: Entry) -> None:
+    def begin(self, root: nn.Module, structure: Any, inputs: Sequence[torch.Tensor]) -> Entry:
         """Record what a pass depends on, before it runs.
 
         :param root: Root of the tree.
-        :param entry: Entry of the pass, with its inputs.
+        :param structure: Arguments of the pass without their tensors.
+        :param inputs: Those tensors.
+
+        :return: Entry of the pass.
 
         :raises Unsupported: If a parameter or buffer is of a type that the cache cannot watch, or not initialized yet.
         :raises RuntimeError: If a tensor is an inference tensor, or not strided.
         """
-        tree, held, inputs = self.tree or self.walk(root), self._held, entry.inputs
+        tree, held = self.tree or self.walk(root), self._held
         if any(tree.empty) or held is None or have_changed(tree.dictionaries, held):
             tree = self.walk(root)  # another child has parameters of its own
             held = self._held = _hold(tree.dictionaries)
+        entry = Entry()
+        entry.structure, entry.inputs = structure, inputs
         entry.training = [root.training, *map(training_of, tree.submodules)]
         entry.tensors = tensors = [*inputs, *held.tensors]
         entry.versions = [*map(version_of, tensors)]
@@ -96,6 +99,7 @@ class ModuleState:
             entry.grad_fns = [*map(grad_fn_of, inputs)]
         if tree.buffers:
             _tensors_of(tree.buffers)  # to refuse them now, not after the pass
+        return entry
 
     def complete(self, root: nn.Module, entry: Entry, outputs: Sequence[torch.Tensor]) -> None:
         """Record what a pass returned, and the buffers: batch and spectral normalization write them in it.

@@ -77,11 +77,11 @@ class _CachedPreprocessor(nn.Module):
         if last is not None and why_refused(last, mode, self, state, arguments, (x,)) is None:
             return last.output
         memory.last = None
-        entry = Entry(arguments, (x,), mode, {}, 0)
         try:
-            state.begin(self, entry)
+            entry = state.begin(self, arguments, (x,))
         except (Unsupported, RuntimeError):  # parameters that count no writes: inference tensors
             return super().__call__(x, **kwargs)
+        entry.mode = mode
         entry.output = output = super().__call__(x, **kwargs)
         if type(output) is torch.Tensor and not output.requires_grad and output is not x:
             try:

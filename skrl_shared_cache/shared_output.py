@@ -128,11 +128,10 @@ class SharedOutput:
             return result
         if session.mode == "verify" or memo.is_on_probation(session.role, entry):
             result = run(frame)
-            memo.mark_served(session, slot, entry)
             self._prove(session, model, entry, run)
             memo.pass_probation(session.role, entry)
             return result
-        return run(Frame(memo.use(session, slot, entry)))
+        return run(Frame(memo.use(session, entry)))
 
     def run_inside(
         self, session: Session, key: int, model: nn.Module, compute: Callable[..., Any], args: Any, kwargs: Any
