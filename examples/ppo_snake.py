@@ -33,22 +33,25 @@ from torch import nn
 from skrl_shared_cache import SharedModel
 from skrl_vec_envs.snake import Snake
 from skrl_vec_envs.views.skrl import SkrlView
+from stopwatch import Stopwatch
 
 BASES = {"plain": Model, "cached": SharedModel}
 SKRL_2 = not skrl.__version__.startswith("1.")
 
 
-def shared_model(base: type[Model]) -> type[Model]:
-    """Define the actor-critic on top of ``base``."""
+def shared_model(base: type[Model], units: Sequence[int] = (256, 256)) -> type[Model]:
+    """Define the actor-critic on top of ``base``, with a trunk of layers of ``units``."""
 
     class Shared(CategoricalMixin, DeterministicMixin, base):  # SharedModel, or skrl's Model
         def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any], device: Any):
             base.__init__(self, observation_space=observation_space, action_space=action_space, device=device)
             CategoricalMixin.__init__(self)
             DeterministicMixin.__init__(self)
-            self.net = nn.Sequential(nn.Linear(self.num_observations, 256), nn.ELU(), nn.Linear(256, 256), nn.ELU())
-            self.policy = nn.Linear(256, self.num_actions)
-            self.value = nn.Linear(256, 1)
+            sizes = [self.num_observations, *units]
+            layers = [(nn.Linear(size, next_size), nn.ELU()) for size, next_size in zip(sizes, units)]
+            self.net = nn.Sequential(*(module for layer in layers for module in layer))
+            self.policy = nn.Linear(sizes[-1], self.num_actions)
+            self.value = nn.Linear(sizes[-1], 1)
 
         def act(self, inputs: dict[str, Any], role: str = "") -> Any:
             if role == "policy":
@@ -76,12 +79,14 @@ def make_env(num_envs: int, board: int, device: str, seed: int) -> SkrlView:
     return SkrlView(snake)
 
 
-def make_agent(base: str, env: Wrapper, experiment: dict[str, Any]) -> PPO:
+def make_agent(
+    base: str, env: Wrapper, experiment: dict[str, Any], *, units: Sequence[int] = (256, 256), rollouts: int = 32
+) -> PPO:
     """Build the agent. ``experiment`` says where skrl writes logs and checkpoints, and how often."""
     spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
-    model = shared_model(BASES[base])(**spaces, device=env.device)
+    model = shared_model(BASES[base], units)(**spaces, device=env.device)
     cfg = {
-        "rollouts": 32,
+        "rollouts": rollouts,
         "learning_epochs": 4,
         "mini_batches": 4,
         "discount_factor": 0.97,
@@ -111,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--timesteps", type=int, default=6400, help="steps of every environment")
     parser.add_argument("--num-envs", type=int, default=128, help="boards that are played together")
     parser.add_argument("--board", type=int, default=8, help="height and width of the board, in cells")
+    parser.add_argument("--units", type=int, nargs="+", default=[256, 256], help="widths of the layers of the trunk")
+    parser.add_argument("--rollouts", type=int, default=32, help="steps between updates")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights, the actions and the boards")
     default_device = f"cuda:{config.torch.local_rank}" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=default_device, help="torch device")
@@ -126,15 +133,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         "write_interval": max(1, args.timesteps // 100),
         "checkpoint_interval": max(1, args.timesteps // 2),
     }
-    agent = make_agent(args.base, env, experiment)
+    agent = make_agent(args.base, env, experiment, units=args.units, rollouts=args.rollouts)
     trainer_cfg = {"timesteps": args.timesteps, "headless": True, "close_environment_at_exit": False}
-    SequentialTrainer(cfg=trainer_cfg, env=env, agents=agent).train()
+    trainer = SequentialTrainer(cfg=trainer_cfg, env=env, agents=agent)
+    watch = Stopwatch(args.device)
+    watch.watch("env", env, "step")
+    watch.watch("inference", agent, "act")
+    watch.watch("update", agent, "update" if SKRL_2 else "_update")
+    trainer.train()
+    seconds = watch.total()
     env.close()
 
     if config.torch.rank:
         return  # of the processes of a distributed run the first one reports
     agent.writer.close()
-    results = {"mean_return": final_return(folder)}
+    results = {
+        "mean_return": final_return(folder),
+        "samples_per_second": round(args.timesteps * args.num_envs / seconds),
+        **{f"share_{name}": round(each / seconds, 3) for name, each in watch.seconds.items()},
+    }
     if args.base == "cached":
         info = agent.policy.cache_info()
         results |= {"trunk_passes_per_pair": info.trunk_passes_per_pair, **info._asdict()}

@@ -59,6 +59,19 @@ def test_a_run_names_the_folder_of_its_logs_checkpoints_and_results_at_the_end(
     assert ("hits" in results) == (base == "cached")
 
 
+def test_the_snake_says_how_fast_it_trains_and_where_the_time_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = importlib.import_module("ppo_snake")
+    arguments = "--units 16 --rollouts 8 --timesteps 64 --num-envs 4 --device cpu --output".split()
+    script.main([*arguments, str(tmp_path)])
+    results = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines() if ": " in line)
+    shares = [float(results[f"share_{name}"]) for name in ("env", "inference", "update")]
+    assert all(share > 0.0 for share in shares)
+    assert sum(shares) <= 1.0
+    assert int(results["samples_per_second"]) > 0
+
+
 def test_both_bases_learn_the_same_from_the_first_rollout(script: ModuleType) -> None:
     plain, cached = (one_iteration(script, base)[0] for base in ("plain", "cached"))
     torch.testing.assert_close(cached, plain, rtol=0, atol=1e-5)  # float32, up to 160 optimizer steps
