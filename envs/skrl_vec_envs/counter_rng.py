@@ -29,8 +29,9 @@ def stream_keys(seed: int, streams: torch.Tensor) -> torch.Tensor:
 def draw(keys: torch.Tensor, counter: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw two independent 31-bit numbers per stream.
 
-    :param keys: Keys of the streams, see :func:`stream_keys`. Shape: (N,), dtype: int64.
-    :param counter: Number of the draw, the same for all streams. Shape: (), dtype: int64.
+    :param keys: Keys of the streams, see :func:`stream_keys`. Shape: (N,), or any other, dtype: int64.
+    :param counter: Number of the draw, the same for all streams, or any numbers that broadcast with the keys. Shape:
+        (), dtype: int64.
 
     :return: Two tensors of integers from 0 to 2**31 - 1. Shape: (N,), dtype: int64.
     """

@@ -22,9 +22,10 @@ from skrl_vec_envs.snake.rules import SnakeRules
 FREE, FOOD, WALL = 0, 128, 255
 """Codes of the cells: free; ``1 + s`` snake number ``s``; ``FOOD + f`` piece of food number ``f``; the wall."""
 TRIES = 7
-"""Places that are tried at random for a snake that joins others, before all places are looked at."""
-DRAWS_PER_SNAKE = (TRIES + 1) // 2
-"""Random draws of two numbers each that a snake's place may take."""
+"""Places that are tried at random for food, and for a snake that joins others, before all places are looked at."""
+DRAWS = (TRIES + 1) // 2
+"""Random draws of two numbers each that one place may take. Each step has as many for every thing that may need one:
+food that is missing after the moves, food of what starts anew, snakes, and all snakes in a line."""
 
 
 class Boards:
@@ -66,7 +67,7 @@ class Boards:
         self.rules = rules
         self.num_boards = num_boards
         cells, snakes = rules.num_cells, rules.num_snakes
-        self.draws_per_step = rules.num_food + DRAWS_PER_SNAKE * snakes + 1
+        self.draws_per_step = DRAWS * (2 * rules.num_food + snakes + 1)
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
@@ -102,6 +103,12 @@ class Boards:
             dtype=torch.float32,
             device=device,
         )
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of what there is one of per snake: (N,) with one snake per board, (N, S) with several."""
+        snakes = self.rules.num_snakes
+        return (self.num_boards,) if snakes == 1 else (self.num_boards, snakes)
 
     def reseed(self, seed: int) -> None:
         """Begin the sequence of random numbers anew.

@@ -191,6 +191,7 @@ class Snake:
         self.final_obs = final_obs
         self.rules = make_rules(rules, changes, height=height, width=width, num_snakes=num_snakes, actions=actions)
         self.observation = Observation(rules=self.rules, kind=observation, dtype=dtype, window=window, shared=shared)
+        self._observation_shape = (num_envs, *self.observation.board_shape)
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.device = torch.empty(0, device=device).device  # with its index
@@ -214,7 +215,7 @@ class Snake:
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of actions, rewards and ends: (N,) with one snake per board, (N, S) with several."""
-        return (self.num_envs,) if self.rules.num_snakes == 1 else (self.num_envs, self.rules.num_snakes)
+        return self.boards.batch_shape
 
     def reset(self, seed: int | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
         """Begin a new game on all boards.
@@ -246,18 +247,16 @@ class Snake:
         """
         if not self._started:
             raise RuntimeError("an environment must be reset before its first step: call reset()")
-        outcome = self._game.step(self._legal(actions))
-        shape = self.batch_shape
-        terminated, truncated = outcome.terminated.view(shape), outcome.truncated.view(shape)
-        ended = terminated | truncated
+        result = self._game.step(self._legal(actions))
+        final = result.final_observations
         infos = {
-            "final_obs": self._final(outcome.final_observations, ended),
-            "final_mask": ended,
-            "episode_return": outcome.returns.view(shape),
-            "episode_length": outcome.steps.view(shape),
-            "length": outcome.lengths.view(shape),
+            "final_obs": self._shaped(final) if self.final_obs == "all" else final,
+            "final_mask": result.ended,
+            "episode_return": result.returns,
+            "episode_length": result.steps,
+            "length": result.lengths,
         }
-        return self._shaped(outcome.observations), outcome.rewards.view(shape), terminated, truncated, infos
+        return self._shaped(result.observations), result.rewards, result.terminated, result.truncated, infos
 
     def render(self, board: int = 0) -> Any:
         """Draw a board, in the ``render_mode`` of the environment.
@@ -285,7 +284,7 @@ class Snake:
         return text(grid, heads)
 
     def _legal(self, actions: torch.Tensor) -> torch.Tensor:
-        """Check actions. Return them as int64, shape: (N, S), contiguous."""
+        """Check actions. Return them as int64, contiguous."""
         shape, names = self.batch_shape, ACTIONS[self.rules.actions]
         if not isinstance(actions, torch.Tensor):
             raise ValueError(
@@ -297,11 +296,11 @@ class Snake:
                 f"{self.device}, got {actions.dtype}, shape {tuple(actions.shape)} on {actions.device}"
             )
         rule = f"actions must be from 0 to {len(names) - 1} ({', '.join(names)})"
-        given = actions.to(torch.int64).contiguous().view(self.num_envs, -1)
+        given = actions.to(torch.int64).contiguous()
         if self.backend == "numba":
             illegal = self._game.first_illegal(given)  # type: ignore[union-attr]
         else:
-            legal = (given >= 0) & (given < len(names))
+            legal = given == given.clamp(0, len(names) - 1)
             if self.sync_free:
                 torch._assert_async(legal.all(), rule)
                 return given
@@ -309,25 +308,18 @@ class Snake:
         if illegal >= 0:
             board, snake = divmod(illegal, self.rules.num_snakes)
             where = f"board {board}" if len(shape) == 1 else f"snake {snake} of board {board}"
-            raise ValueError(f"{rule}, got {int(given[board, snake])} for {where}")
+            raise ValueError(f"{rule}, got {int(given.view(-1)[illegal])} for {where}")
         return given
 
     def _shaped(self, observations: torch.Tensor) -> torch.Tensor:
-        return observations.view(self.num_envs, *self.observation.board_shape)
-
-    def _final(self, observations: torch.Tensor, ended: torch.Tensor) -> torch.Tensor:
-        if self.final_obs == "all":
-            return self._shaped(observations)
-        if observations.shape[1] == 1:
-            ended = ended.view(self.num_envs, -1).all(1)
-        return observations.flatten(0, 1).index_select(0, ended.view(-1).nonzero()[:, 0])
+        return observations.view(self._observation_shape)
 
     def _make_game(self) -> TorchGame | NumbaGame:
         if self.backend == "torch":
-            return TorchGame(self.boards, self.observation, self.sync_free)
+            return TorchGame(self.boards, self.observation, self.final_obs == "all", self.sync_free)
         from skrl_vec_envs.snake.numba_game import NumbaGame
 
-        return NumbaGame(self.boards, self.observation, self.threads, final_of_all=self.final_obs == "all")
+        return NumbaGame(self.boards, self.observation, self.final_obs == "all", self.threads)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_game"}

@@ -22,7 +22,7 @@ class Pool:
     """Hands out uninitialized CPU tensors of one shape and dtype. Each is the only one on its memory.
 
     :param shape: Shape of the tensors.
-    :param dtype: dtype of the tensors.
+    :param dtype: ``torch.float32`` or ``torch.uint8``.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -30,7 +30,11 @@ class Pool:
         self._kept: deque[np.ndarray[Any, Any]] = deque(maxlen=_KEPT)
 
     def take(self) -> torch.Tensor:
-        """Return a tensor that nobody else has.
+        """Return a tensor that nobody else has."""
+        return torch.from_numpy(self.take_array())
+
+    def take_array(self) -> np.ndarray[Any, Any]:
+        """Return an array that nobody else has, to make a tensor of.
 
         A storage made from an array holds a reference to it, whatever tensors and views there are of the storage: an
         array to which only the pool refers is free.
@@ -38,19 +42,17 @@ class Pool:
         for number in range(len(self._kept)):  # always in this order: what was used last is in the processor's caches
             memory = self._kept[number]
             if sys.getrefcount(memory) == _FREE:
-                return self._tensor(memory)
+                return memory
         memory = self._new()
         self._kept.append(memory)
-        return self._tensor(memory)
-
-    def _tensor(self, memory: np.ndarray[Any, Any]) -> torch.Tensor:
-        return torch.from_numpy(memory).view(self._dtype).view(self._shape)
+        return memory
 
     def _new(self) -> np.ndarray[Any, Any]:
         size = math.prod(self._shape) * self._dtype.itemsize
         memory = np.empty(size + _ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % _ALIGNMENT
-        return memory[start : start + size]
+        dtype = np.uint8 if self._dtype == torch.uint8 else np.float32
+        return memory[start : start + size].view(dtype).reshape(self._shape)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_kept": deque(maxlen=_KEPT)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from skrl_vec_envs.snake.boards import FOOD, WALL, Boards
@@ -25,30 +27,55 @@ class TorchViews:
         self._around = self._window_offsets()
         shape = (boards.num_boards, observation.num_viewers, *observation.shape)
         self._pool = Pool(shape, observation.dtype) if pooled else None
+        if observation.kind in ("planes", "flat") and observation.rules.num_snakes == 1:
+            pixels = math.prod(shape[1:])
+            device = boards.grid.device
+            self._bytes = torch.empty(boards.num_boards, pixels, dtype=torch.uint8, device=device)
+            self._starts = torch.arange(boards.num_boards, device=device)[:, None] * pixels
 
     def draw(self, rows: torch.Tensor | None = None) -> torch.Tensor:
-        """Draw boards.
+        """Draw boards, in bytes but for entities.
 
         :param rows: Boards to draw (default: all). Shape: (R,), dtype: int64.
 
-        :return: A fresh tensor. Shape: (R, V, *shape of the observation).
+        :return: A drawing for :meth:`copy` and :meth:`finish`, to be used before the next one. Shape: (R, V, *shape of
+            the observation).
         """
         boards = self._boards
-        grid, head, heading = (
-            x if rows is None else x.index_select(0, rows) for x in (boards.grid, boards.head, boards.heading)
+        grid, head, heading, food = (
+            x if rows is None else x.index_select(0, rows)
+            for x in (boards.grid, boards.head, boards.heading, boards.food)
         )
         kind = self.observation.kind
         if kind == "entities":
             drawn = self._entities(grid, head)
         elif kind == "window":
             drawn = self._windows(grid, head, heading)
+        elif self.observation.rules.num_snakes == 1:
+            image = self._image() if rows is None else self._bytes.new_empty(len(rows), self._bytes.shape[1])
+            drawn = self._planes_alone(grid[:, :-1], head, food, image)
         else:
             drawn = self._planes(grid[:, :-1], head)
         return drawn.view(len(grid), self.observation.num_viewers, *self.observation.shape)
 
-    def copy(self, observations: torch.Tensor) -> torch.Tensor:
-        """Copy observations of all boards."""
-        return self._empty(len(observations)).copy_(observations)
+    def replace(self, drawn: torch.Tensor, rows: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+        """Replace some boards of a drawing by others, in place.
+
+        Torch takes as long for a byte as for a word of four, so that words are copied where boards are made of them.
+        """
+        whole, part = drawn.flatten(1), after.flatten(1)
+        if drawn.dtype == torch.uint8 and whole.shape[1] % 4 == 0:
+            whole, part = whole.view(torch.int32), part.view(torch.int32)
+        whole.index_copy_(0, rows, part)
+        return drawn
+
+    def copy(self, drawn: torch.Tensor) -> torch.Tensor:
+        """Return a drawing in the dtype of the observation, as a fresh tensor."""
+        return self._empty(len(drawn)).copy_(drawn)
+
+    def finish(self, drawn: torch.Tensor) -> torch.Tensor:
+        """Do what :meth:`copy` does to a drawing that is not needed any more."""
+        return drawn if drawn.dtype == self.observation.dtype else self.copy(drawn)
 
     def _empty(self, boards: int) -> torch.Tensor:
         if self._pool is not None and boards == self._boards.num_boards:
@@ -56,17 +83,28 @@ class TorchViews:
         shape = (boards, self.observation.num_viewers, *self.observation.shape)
         return torch.empty(shape, dtype=self.observation.dtype, device=self._boards.grid.device)
 
+    def _image(self) -> torch.Tensor:
+        """Return memory to draw all boards in: what is returned by a step if it can be, else always the same."""
+        return self._empty(len(self._bytes)) if self.observation.dtype == torch.uint8 else self._bytes
+
+    def _planes_alone(
+        self, grid: torch.Tensor, head: torch.Tensor, food: torch.Tensor, image: torch.Tensor
+    ) -> torch.Tensor:
+        """Draw head, body and food of one snake by copying bytes, which is faster than to compare them."""
+        boards, cells = len(grid), grid.shape[1]
+        image = image.view(boards, 3, cells).zero_()
+        image[:, 1] = grid
+        things = torch.cat((head, food), 1) + self._starts[:boards]
+        pixels = image.view(-1)
+        pixels.index_fill_(0, (things + cells).view(-1), 0)
+        # food that is missing has no pixel, and the head's has to be written anyway
+        pieces = torch.where(food < cells, things[:, 1:] + 2 * cells, things[:, :1])
+        pixels.index_fill_(0, torch.cat((things[:, :1], pieces), 1).view(-1), 1)
+        return image
+
     def _planes(self, grid: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         observation, rules = self.observation, self.observation.rules
         viewers = observation.num_viewers
-        if rules.num_snakes == 1:  # the same with less work: head, body, food
-            drawn = self._empty(len(grid)).view(-1, 3, rules.num_cells)
-            drawn[:, 0] = 0
-            drawn[:, 1] = grid == 1
-            drawn[:, 2] = grid >= FOOD
-            drawn[:, 0].scatter_(1, head, 1)
-            drawn[:, 1].scatter_(1, head, 0)
-            return drawn
         body = grid[:, None] == self._codes[:, None]
         heads = torch.zeros_like(body).scatter_(2, head[:, :, None], True) & body
         body &= ~heads
@@ -80,7 +118,7 @@ class TorchViews:
                 drawn[:, viewer, body_planes[viewer][s]] |= body[:, s]
             for f in range(rules.num_food):
                 drawn[:, viewer, food_planes[viewer][f]] |= food[:, f]
-        return drawn.to(observation.dtype)
+        return drawn.view(torch.uint8)
 
     def _window_offsets(self) -> torch.Tensor:
         """List rows and columns from the head for each heading. Shape: (2, 4, window * window)."""
@@ -117,7 +155,7 @@ class TorchViews:
             piece = codes == FOOD + f
             for viewer in range(rules.num_snakes):
                 drawn[:, viewer, food_planes[viewer][f]] |= piece[:, viewer]
-        return drawn.to(observation.dtype)
+        return drawn.view(torch.uint8)
 
     def _entities(self, grid: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         observation, rules = self.observation, self.observation.rules

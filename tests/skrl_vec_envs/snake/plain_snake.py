@@ -12,7 +12,7 @@ Image = list[list[list[float]]]
 
 DIRECTIONS: list[Cell] = [(-1, 0), (1, 0), (0, -1), (0, 1)]
 TRIES = 7
-DRAWS_PER_SNAKE = 4
+DRAWS = 4  # of two numbers each, for every thing that may need a place
 
 
 class Step(NamedTuple):
@@ -69,9 +69,10 @@ class PlainSnake:
                 poses.append((snake, (snake[0][0] - snake[1][0], snake[0][1] - snake[1][1])))
         return poses
 
-    def _bits(self, which: int) -> tuple[int, int]:
-        draws = self.foods + DRAWS_PER_SNAKE * self.rules.num_snakes + 1
-        return plain_draw(self.seed, self.board, self.time * draws + which)
+    def _numbers(self, thing: int) -> list[int]:
+        """Draw the numbers for the place of a thing: food after the moves, food of new games, snakes, all in a line."""
+        first = DRAWS * (self.time * (2 * self.foods + self.rules.num_snakes + 1) + thing)
+        return [bits for i in range(DRAWS) for bits in plain_draw(self.seed, self.board, first + i)]
 
     def start(self) -> None:
         """Begin a game."""
@@ -92,7 +93,7 @@ class PlainSnake:
     def _line_up(self) -> None:
         length, count = self.rules.start_length, self.rules.num_snakes
         spare = len(self.cells) - count * (length + 1)
-        offset = self._bits(self.foods + DRAWS_PER_SNAKE * count)[0] * (spare + 1) // 2**31
+        offset = self._numbers(2 * self.foods + count)[0] * (spare + 1) // 2**31
         self.snakes = []
         for s in range(count):
             first = offset + s * (length + 1)
@@ -102,7 +103,7 @@ class PlainSnake:
 
     def _free_pose(self, s: int) -> tuple[list[Cell], Cell] | None:
         taken = self._taken()
-        numbers = [bits for i in range(DRAWS_PER_SNAKE) for bits in self._bits(self.foods + DRAWS_PER_SNAKE * s + i)]
+        numbers = self._numbers(2 * self.foods + s)
         for bits in numbers[:TRIES]:
             pose = self.poses[bits * len(self.poses) // 2**31]
             if not any(cell in taken for cell in pose[0]):
@@ -118,7 +119,9 @@ class PlainSnake:
             taken = self._taken()
             free = [cell for cell in self.cells if cell not in taken]
             if self.food[f] is None and free:
-                self.food[f] = free[self._bits(f)[which] * len(free) // 2**31]
+                *tried, last = self._numbers(which * self.foods + f)
+                cells = [self.cells[bits * len(self.cells) // 2**31] for bits in tried]
+                self.food[f] = next((cell for cell in cells if cell in free), free[last * len(free) // 2**31])
 
     def turned(self, s: int, action: int) -> Cell:
         """Return the direction in which an action moves a snake."""

@@ -40,6 +40,24 @@ def test_any_number_of_threads_plays_the_games_of_torch_also_where_it_does_not_d
     assert_equal(games(1031, 12, backend="numba", threads=threads, **parameters), expected)
 
 
+@needs_numba
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("shared", [False, True])
+def test_threads_leave_no_gaps_between_the_final_observations_of_ended_rows(shared: bool, threads: int) -> None:
+    crowded: dict[str, Any] = {"num_snakes": 4, "height": 3, "width": 6, "shared": shared}
+    env, twin = Snake(521, threads=threads, final_obs="ended", **crowded), Snake(521, backend="torch", **crowded)
+    env.reset()
+    twin.reset()
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(8):
+        actions = torch.randint(4, env.batch_shape, generator=generator)
+        *_, infos = env.step(actions)
+        *_, expected = twin.step(actions)
+        assert 0 < expected["final_mask"].sum() < expected["final_mask"].numel()
+        mask = expected["final_mask"].all(1) if shared else expected["final_mask"]
+        assert torch.equal(infos["final_obs"], expected["final_obs"][mask])
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("observation", ["planes", "flat", "window"])
 def test_bytes_show_what_floats_show(observation: str, backend: str) -> None:

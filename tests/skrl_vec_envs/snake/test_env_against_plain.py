@@ -181,9 +181,9 @@ def test_the_presets_agree_on_boards_of_all_sizes(
     parameters: dict[str, Any] = {**sizes, "rules": rules, "observation": observation, "hunger_limit": 30}
     if height == 2:
         parameters |= {"max_length": None, "start_length": 1}
-    steps = max(20, COMPARED_STEPS // 40) if height < 40 else max(3, COMPARED_STEPS // 4000)
+    steps = max(40, COMPARED_STEPS // 40) if height < 40 else max(3, COMPARED_STEPS // 4000)
     seen = compare(parameters, careful(0.95), steps=steps, boards=2, seed=3, backend=backend)
-    assert seen["deaths"] + seen["truncations"] + seen["meals"] > 0 or steps < 20
+    assert seen["deaths"] + seen["truncations"] + seen["meals"] > 0 or steps < 40
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
