@@ -13,9 +13,9 @@ from skrl_vec_envs.snake.env import Snake
 class PerSnake:
     """Each snake of each board as an environment of its own: N boards with S snakes are N * S environments.
 
-    Environment ``S * n + s`` is snake ``s`` of board ``n``. All tensors of the boards, shape (N, S, ...), become tensors
-    of shape (N * S, ...), and so do those in the infos. Of ``"final_obs"`` with ``final_obs="ended"``, the rows are in
-    that order already.
+    Environment ``S * n + s`` is snake ``s`` of board ``n``. All tensors of the boards, shape (N, S, ...), become
+    tensors of shape (N * S, ...), and so do those in the infos. Of ``"final_obs"`` with ``final_obs="ended"``, the rows
+    are in that order already.
 
     Example::
 
@@ -23,14 +23,14 @@ class PerSnake:
 
     :param boards: Boards, each snake with an observation of its own.
 
-    :raises ValueError: The observation is shared by the snakes of a board: nothing in it tells a policy which is its own.
+    :raises ValueError: The snakes of a board share an observation: nothing in it tells a policy which one is its own.
     """
 
     def __init__(self, boards: Snake) -> None:
         if boards.observation.shared:
             raise ValueError(
-                "PerSnake needs an observation per snake, got boards with shared=True, where a policy cannot tell which "
-                "snake is its own: use Snake(..., shared=False)"
+                "PerSnake needs an observation per snake, got boards with shared=True, where nothing tells a policy "
+                "which snake is its own: use Snake(..., shared=False)"
             )
         self.boards = boards
         snakes = boards.rules.num_snakes
@@ -71,9 +71,10 @@ class PerSnake:
         snakes = self.boards.rules.num_snakes
         *results, infos = self.boards.step(actions.view(-1, snakes) if self._several else actions)
         observations, rewards, terminated, truncated = map(self._rows, results)
-        # with final_obs="ended" its rows are those of the snakes already, however many ended
-        shapes = (self.boards.num_envs, snakes)
-        infos = {name: self._rows(each) if each.shape[:2] == shapes else each for name, each in infos.items()}
+        per_board = {
+            name: each for name, each in infos.items() if name != "final_obs" or self.boards.final_obs == "all"
+        }
+        infos |= {name: self._rows(each) for name, each in per_board.items()}
         return observations, rewards, terminated, truncated, infos
 
     def render(self, board: int = 0) -> Any:

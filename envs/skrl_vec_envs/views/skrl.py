@@ -39,12 +39,18 @@ class SkrlView(Wrapper):
     :param env: Environment to view, N environments in one.
 
     :raises TypeError: The environment is of another kind.
+    :raises ValueError: It is a snake game with several snakes per board; see :class:`skrl_vec_envs.snake.PerSnake`.
     """
 
     def __init__(self, env: AnyEnv) -> None:
         self._native = is_vector_env(env)
         if not self._native and not is_isaac_env(env):
             raise TypeError(f"SkrlView cannot view {what_was_seen(env)}: use skrl_vec_envs.wrap_env(env)")
+        if self._native and getattr(getattr(env, "rules", None), "num_snakes", 1) > 1:
+            raise ValueError(
+                "SkrlView needs one reward and one end per environment, got boards with several snakes: make each an "
+                "environment of its own, SkrlView(skrl_vec_envs.snake.PerSnake(env))"
+            )
         super().__init__(env)
         rl_device: str | None = getattr(env, "rl_device", None)  # Isaac Gym's device is that of the simulation
         if rl_device is not None:
@@ -102,7 +108,7 @@ class SkrlView(Wrapper):
             terminated = ended & ~truncated
             infos = dict(infos)
         if "final_obs" in infos:
-            infos["final_obs"] = infos["final_obs"].flatten(1)
+            infos["final_obs"] = self._owned(infos["final_obs"])
         self._last = self._observe(observations), infos
         rewards = rewards.to(torch.float32, copy=self._copies)
         return self._last[0], rewards.view(-1, 1), terminated.view(-1, 1), truncated.view(-1, 1), infos
@@ -115,7 +121,9 @@ class SkrlView(Wrapper):
         return self._owned(observations)
 
     def _owned(self, values: torch.Tensor) -> torch.Tensor:
-        return values.clone().flatten(1) if self._copies else values.flatten(1)
+        # of integers the memory would make floating-point numbers anyway
+        dtype = values.dtype if values.is_floating_point() else torch.float32
+        return values.to(dtype, copy=self._copies).flatten(1)
 
     def state(self) -> torch.Tensor | None:
         """Return the states of the last step or reset.
