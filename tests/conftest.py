@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from importlib.metadata import version
@@ -30,6 +31,11 @@ class _TorchGenerator:
 
 _TORCH_GENERATOR = _TorchGenerator()  # hypothesis refers to it weakly
 hypothesis.register_random(_TORCH_GENERATOR)
+
+
+def pytest_unconfigure() -> None:
+    """Let skrl's trainers, which log when the interpreter exits, find a stream that is closed without a word."""
+    logging.raiseExceptions = False
 
 
 def pytest_report_header() -> str:
