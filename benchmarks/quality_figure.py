@@ -22,7 +22,7 @@ STYLES = {
     "skrl": {"color": "#E69F00", "linewidth": 3.5},
     "SharedModel": {"color": "#0072B2", "linewidth": 1.5},
     "rl_games": {"color": "#009E73", "linewidth": 1.5, "linestyle": "--"},
-    SHUFFLED: {"color": "#CC79A7", "linewidth": 1.5, "linestyle": ":"},
+    SHUFFLED: {"color": "#CC79A7", "linewidth": 2.2, "linestyle": ":"},
 }
 
 
