@@ -55,15 +55,16 @@ def ours(options: argparse.Namespace) -> list[Row]:
     kinds: list[tuple[str, dict[str, Any]]] = [
         ("numba, float32", {"backend": "numba"}),
         ("numba, float32, final_obs of ended rows", {"backend": "numba", "final_obs": "ended"}),
-        ("numba, uint8, final_obs of ended rows", {"backend": "numba", "dtype": torch.uint8, "final_obs": "ended"}),
         ("numba, uint8", {"backend": "numba", "dtype": torch.uint8}),
+        ("numba, uint8, final_obs of ended rows", {"backend": "numba", "dtype": torch.uint8, "final_obs": "ended"}),
         ("numba, uint8, multisnake", {"backend": "numba", "dtype": torch.uint8, "rules": "multisnake"}),
+        ("numba, uint8, 4 snakes", {"backend": "numba", "dtype": torch.uint8, "num_snakes": 4}),
         (
             "numba, uint8, 4 snakes, multisnake",
             {"backend": "numba", "dtype": torch.uint8, "rules": "multisnake", "num_snakes": 4},
         ),
-        ("numba, uint8, 4 snakes", {"backend": "numba", "dtype": torch.uint8, "num_snakes": 4}),
         ("torch, float32", {"backend": "torch"}),
+        ("torch, float32, final_obs of ended rows", {"backend": "torch", "final_obs": "ended"}),
         ("torch, uint8", {"backend": "torch", "dtype": torch.uint8}),
     ]
     for name, parameters in kinds:
@@ -79,7 +80,7 @@ def ours(options: argparse.Namespace) -> list[Row]:
             play()  # long enough for the mix of old and new games
         steps = STEPS * actions[0].numel()
         rows.append({"name": name, "player": "random", "speed": steps / best_time(play, options.seconds)})
-        if env.rules.num_snakes == 1 and parameters["backend"] == "numba" and "final_obs" not in parameters:
+        if env.rules.num_snakes == 1:
             rows.append({"name": name, "player": "greedy", "speed": greedy_speed(env, options)})
     zeros = torch.empty(options.num_envs, 3, SIZE, SIZE)
     limit = best_time(lambda: [zeros.zero_() for _ in range(STEPS)], options.seconds)
@@ -246,7 +247,9 @@ def plot(rows: list[Row], path: Path) -> None:
     from matplotlib import pyplot
 
     counts = sorted({row["threads"] for row in rows})
-    figure, axes = pyplot.subplots(1, len(counts), figsize=(6.5 * len(counts), 5), sharey=True, squeeze=False)
+    figure, axes = pyplot.subplots(
+        1, len(counts), figsize=(6.5 * len(counts), 6), sharey=True, squeeze=False, layout="constrained"
+    )
     for axis, threads in zip(axes[0], counts, strict=True):
         shown = [row for row in rows if row["threads"] == threads and row["player"] != "greedy"]
         for name in dict.fromkeys(row["name"] for row in shown):
@@ -256,8 +259,8 @@ def plot(rows: list[Row], path: Path) -> None:
         axis.set(xscale="log", yscale="log", xlabel="boards", title=f"{threads} thread(s)")
         axis.grid(alpha=0.3)
     axes[0][0].set_ylabel("M steps of snakes per second")
-    axes[0][-1].legend(fontsize=7)
-    figure.tight_layout()
+    lines, names = axes[0][-1].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=3, fontsize=8)
     figure.savefig(path, dpi=120)
 
 
