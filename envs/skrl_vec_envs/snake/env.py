@@ -194,7 +194,9 @@ class Snake:
         self._observation_shape = (num_envs, *self.observation.board_shape)
         self.num_envs = num_envs
         self.render_mode = render_mode
-        self.device = torch.empty(0, device=device).device  # with its index
+        if sync_free not in (None, True, False):
+            raise ValueError(f"sync_free must be True, False, or None for all devices but CPUs, got {sync_free!r}")
+        self.device = _usable(device, backend)
         self.backend = _choose_backend(backend, self.device, sync_free)
         self.sync_free = self.device.type != "cpu" if sync_free is None else sync_free
         if self.sync_free and final_obs == "ended":
@@ -347,6 +349,17 @@ def _choose_backend(backend: str, device: torch.device, sync_free: bool | None) 
         _said.add("numba")
         _log.warning("numba is not installed: the snake is played by torch, which is several times slower")
     return "numba" if installed else "torch"
+
+
+def _usable(device: str | torch.device, backend: str) -> torch.device:
+    """Return the device with its index, if torch can use it here."""
+    try:
+        if backend == "numba" and torch.device(device).type != "cpu":  # whether there is such a device or not
+            return torch.device(device)
+        return torch.empty(0, device=device).device
+    except (AssertionError, RuntimeError, TypeError) as error:  # torch without CUDA raises an AssertionError
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device must be one that torch can use here, got {device!r} ({reason})") from error
 
 
 def _check_counter(name: str, value: Any) -> None:

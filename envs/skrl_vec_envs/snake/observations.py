@@ -38,6 +38,8 @@ class Observation:
             raise ValueError("entities have coordinates: their dtype must be torch.float32, got torch.uint8")
         if not isinstance(self.window, int) or isinstance(self.window, bool) or self.window < 3 or self.window % 2 == 0:
             raise ValueError(f"window must be an odd int from 3 on, so that it has a centre, got {self.window!r}")
+        if not isinstance(self.shared, bool):
+            raise ValueError(f"shared must be True or False, got {self.shared!r}")
         if self.kind == "window" and self.shared:
             raise ValueError("a window is around a snake's head: with shared=True use 'planes', 'flat' or 'entities'")
 

@@ -143,7 +143,7 @@ def make_rules(preset: str, changes: dict[str, Any], **others: Any) -> SnakeRule
     :raises ValueError: There is no such preset, or a value is not legal.
     :raises TypeError: There is no such rule.
     """
-    if preset not in PRESETS:
+    if not isinstance(preset, str) or preset not in PRESETS:
         raise ValueError(f"rules must be {' or '.join(map(repr, PRESETS))}, got {preset!r}")
     chosen = PRESETS[preset] | changes
     if unknown := sorted(chosen.keys() - PRESETS[preset].keys()):

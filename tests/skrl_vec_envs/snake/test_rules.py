@@ -50,6 +50,13 @@ from skrl_vec_envs.snake import Snake
         ),
         ({"window": 4}, "window must be an odd int from 3 on, so that it has a centre, got 4"),
         ({"observation": "window", "shared": True}, "a window is around a snake's head: with shared=True use 'planes'"),
+        ({"rules": ["classic"]}, r"rules must be 'classic' or 'multisnake', got \['classic'\]"),
+        ({"shared": 2}, "shared must be True or False, got 2"),
+        ({"sync_free": "yes"}, "sync_free must be True, False, or None for all devices but CPUs, got 'yes'"),
+        ({"device": "nowhere"}, r"device must be one that torch can use here, got 'nowhere' \(Expected one of cpu"),
+        ({"device": 1.5}, r"device must be one that torch can use here, got 1\.5"),
+        ({"backend": "numba", "device": "cuda:99"}, "plays on CPUs only, got device cuda:99: use backend='torch'"),
+        ({"device": "cuda:99"}, "device must be one that torch can use here, got 'cuda:99'"),
         ({"render_mode": "human"}, "render_mode must be 'ansi' or 'rgb_array', got 'human'"),
         ({"final_obs": "some"}, "final_obs must be 'all' or 'ended', got 'some'"),
         (
