@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,11 +60,12 @@ def test_another_training_is_not_taken_for_a_finished_one(tmp_path: Path, change
     assert len(Records(records.path)) == 2  # the first one is still there
 
 
+@pytest.mark.parametrize("change", [{"learning_rate": 2e-3}, {"settings": {"maxEpisodeLength": 400}}])
 def test_a_training_with_other_hyperparameters_is_not_taken_for_a_finished_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     records = Records(tmp_path / "quality.json")
     records.add(PLAN, RECORD)
-    changed = TASKS["cartpole"]._replace(learning_rate=2e-3)
+    changed = TASKS["cartpole"]._replace(**change)
     monkeypatch.setitem(TASKS, "cartpole", changed)
     assert PLAN not in records
