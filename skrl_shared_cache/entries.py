@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -114,12 +114,16 @@ class Slot:
                 self.is_missed = True
         self.entries = entries
 
-    def lose_graphs(self) -> None:
-        """Remove the entries whose outputs have a graph: a backward uses up the graph that it runs through."""
-        lost = [entry for entry in self.entries if entry.requires_grad is not None]
+    def lose(self, is_lost: Callable[[Entry], bool], reason: str) -> None:
+        """Remove some entries before all roles have got them.
+
+        :param is_lost: Tells which.
+        :param reason: What the next refused lookup reports.
+        """
+        lost = [entry for entry in self.entries if is_lost(entry)]
         if lost:
-            self.entries = [entry for entry in self.entries if entry.requires_grad is None]
-            self._miss(lost, "backward")
+            self.entries = [entry for entry in self.entries if entry not in lost]
+            self._miss(lost, reason)
 
     def drop(self, reason: str) -> None:
         """Remove all entries.
@@ -154,6 +158,7 @@ class Slot:
 
 
 def _lose(slot: weakref.ref[Slot], gradient: torch.Tensor | None) -> None:
+    # a backward uses up the graph that it runs through: who comes next must get a graph of its own
     its_slot = slot()
     if its_slot is not None:
-        its_slot.lose_graphs()
+        its_slot.lose(lambda entry: entry.requires_grad is not None, "backward")

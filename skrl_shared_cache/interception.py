@@ -59,6 +59,7 @@ class Shim:
         if session.running_units and not memo.is_named:
             return run(*args, **kwargs)  # within a trunk that is memoized as a whole
         if memo.is_refused or any(GLOBAL_HOOKS):
+            memo.pass_by(session)
             return run(*args, **kwargs)
         if session.role not in memo.ready:
             was_shared = memo.is_shared
@@ -66,7 +67,7 @@ class Shim:
             if not was_shared:
                 return run(*args, **kwargs)
         if any(hooks_of(module)):
-            return self._call_with_hooks(run, args, kwargs)
+            return self._call_with_hooks(session, run, args, kwargs)
         return memo.call(session, module, run, args, kwargs)
 
     def look_for_hooks(self) -> None:
@@ -98,10 +99,13 @@ class Shim:
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def _call_with_hooks(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_with_hooks(
+        self, session: Session, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         # the user's hooks run around every call, as they would without the cache; only the forward is memoized
         module = self.module
         if self.original is not None or "forward" in module.__dict__:
+            self.memo.pass_by(session)
             return run(*args, **kwargs)
         module.__dict__["forward"] = self._forward
         try:

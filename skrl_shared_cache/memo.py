@@ -193,6 +193,7 @@ class Memo:
         except Unsupported as reason:
             session.counters.bypass(str(reason))
             self._events[session.role] = session.number, f"bypassed the cache: {reason}"
+            self.pass_by(session)
             return run(*args, **kwargs)
         if entry.outputs is None:
             session.counters.misses += not session.running_units  # a trunk within a trunk is no pass of its own
@@ -209,6 +210,20 @@ class Memo:
         if (session.role, entry.trial) in self._trusted and session.mode != "verify":
             return self.use(session, entry)
         return self._compare(session, entry, run, args, kwargs)
+
+    def pass_by(self, session: Session) -> None:
+        """Note that a role runs the trunk past the cache: what an earlier pair has left over serves nobody any more.
+
+        :param session: Running compute.
+        """
+
+        def is_left_over(entry: Entry) -> bool:
+            return (
+                entry.served is not session.served and entry.served.get(session.role, session.number) != session.number
+            )
+
+        for slot in list(self._slots.values()):
+            slot.lose(is_left_over, "another call came between")
 
     def look_up(
         self, session: Session, module: nn.Module, structure: Any, tensors: Sequence[torch.Tensor]

@@ -108,6 +108,8 @@ class ModelCache:
             session = outer
             session.transparent += mode == "off"
             session.frames[key] = None
+        if mode == "off":
+            self.drop("mode off")  # what was left over then serves nobody afterwards
         shims = () if session.transparent else self._shims_for(model, session.role)
         try:
             active.session = session

@@ -6,7 +6,8 @@ it must not matter, whatever they left behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -92,3 +93,40 @@ def test_a_part_of_written_observations_is_computed_where_torch_computes_it() ->
         call(twins, "P V", part)
     with pytest.raises(RuntimeError, match="modified inplace"):
         twins.plain.act(make_inputs(part))
+
+
+@contextmanager
+def inference(twins: Twins) -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+@contextmanager
+def off(twins: Twins) -> Iterator[None]:
+    twins.cached.shared_cache_mode = "off"
+    yield
+    twins.cached.shared_cache_mode = None
+
+
+@contextmanager
+def global_hook(twins: Twins) -> Iterator[None]:
+    with torch.nn.modules.module.register_module_forward_hook(lambda module, inputs, output: None):
+        yield
+
+
+@contextmanager
+def saved_tensor_hooks(twins: Twins) -> Iterator[None]:
+    with torch.autograd.graph.save_on_cpu():
+        yield
+
+
+@step_past_torch
+@pytest.mark.parametrize("past", [inference, off, global_hook, saved_tensor_hooks])
+@pytest.mark.parametrize("make", [naive, pattern, siamese])
+def test_what_is_left_over_serves_nobody_after_a_pair_that_went_past_the_cache(make: Any, past: Any, step: Any) -> None:
+    twins, x = warm_twins(make, observations(seed=3)), observations()
+    call(twins, "P", x)
+    with past(twins):
+        call(twins, "P V", x)
+    step(x)
+    call(twins, "V", x)
