@@ -18,7 +18,7 @@ test-skrl-2 test-skrl-1.4: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair bench-omni bench-rl-games bench-snake train-snake agents-table gpu-check clean
+.PHONY: help demo test check test-skrl-2 test-skrl-1.4 format bench-pair bench-omni bench-rl-games bench-quality bench-snake train-snake agents-table gpu-check clean
 
 help: ## list the targets
 	@echo 'make [PYTHON=python3] TARGET'
@@ -55,6 +55,9 @@ bench-omni: $(SKRL_2)/.installed ## time the views of the vectorized env, and th
 
 bench-rl-games: $(SKRL_2)/.installed ## time rl_games and skrl on the same PPO
 	$(SKRL_2)/bin/python benchmarks/rl_games_table.py --output results/rl-games
+
+bench-quality: $(SKRL_2)/.installed ## compare what rl_games and skrl learn, about 12 minutes on two cores
+	$(SKRL_2)/bin/python benchmarks/rl_games_quality.py --output results/rl-games-quality
 
 bench-snake: $(SKRL_2)/.installed ## time the snake beside its peers, in their own environments
 	$(SKRL_2)/bin/python benchmarks/snake_speed.py

@@ -31,7 +31,7 @@ def config(task: str, num_envs: int, timesteps: int, seed: int, folder: str) -> 
     discrete = task == "snake"
     return {
         "params": {
-            "seed": seed,
+            "seed": seed + 1,  # rl_games takes 0 for none
             "algo": {"name": "a2c_discrete" if discrete else "a2c_continuous"},
             "model": {"name": "discrete_a2c" if discrete else "continuous_a2c_logstd"},
             "network": {
@@ -93,7 +93,7 @@ def train(task: str, num_envs: int, timesteps: int, seed: int, folder: str) -> f
     """
     made: list[CountedEnv] = []
 
-    def factory(num_envs: int) -> CountedEnv:
+    def factory(num_envs: int, **_: Any) -> CountedEnv:  # rl_games adds its seed
         made.append(make_env(task, num_envs, seed))
         return made[-1]
 

@@ -56,3 +56,16 @@ def test_returns_are_those_of_the_episodes_that_ended() -> None:
         returns += running[resets > 0].tolist()
         running[resets > 0] = 0.0
     assert env.mean_return == pytest.approx(sum(returns) / len(returns), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_rl_games_repeats_a_training_with_the_same_seed_and_not_with_another_one(tmp_path: Path) -> None:
+    rl_games_view()
+    import ppo_omni_rl_games
+
+    returns = [
+        ppo_omni_rl_games.train("snake", num_envs=16, timesteps=128, seed=seed, folder=str(tmp_path))
+        for seed in (0, 0, 1)
+    ]
+    assert returns[0] == returns[1]
+    assert returns[0] != returns[2]
