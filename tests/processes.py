@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 HANGS = 600  # seconds: far more than any of them takes
 
 

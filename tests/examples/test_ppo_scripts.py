@@ -63,7 +63,19 @@ def test_the_snake_says_how_fast_it_trains_and_where_the_time_goes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = importlib.import_module("ppo_snake")
-    arguments = ["--units", "16", "--rollouts", "8", "--timesteps", "64", "--num-envs", "4", "--device", "cpu", "--output"]
+    arguments = [
+        "--units",
+        "16",
+        "--rollouts",
+        "8",
+        "--timesteps",
+        "64",
+        "--num-envs",
+        "4",
+        "--device",
+        "cpu",
+        "--output",
+    ]
     script.main([*arguments, str(tmp_path)])
     results = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines() if ": " in line)
     shares = [float(results[f"share_{name}"]) for name in ("env", "inference", "update")]
