@@ -102,10 +102,14 @@ class Slot:
         self._evicted: deque[Gone] = deque(maxlen=MOST_ENTRIES)
 
     def add(self, entry: Entry) -> None:
-        """Add an entry to others, in the place of those for the same inputs; the oldest goes if there are too many.
+        """Add an entry in the place of those for the same inputs; the oldest one goes if there are too many.
 
         :param entry: Entry.
         """
+        self.dropped = []
+        if not self.entries:
+            self.entries = [entry]
+            return
         entries = [*(other for other in self.entries if not entry.repeats(other)), entry]
         if len(entries) > self._bound:
             oldest = entries.pop(0)
@@ -113,6 +117,13 @@ class Slot:
                 self._evicted.append(Gone(oldest, "evicted"))
                 self.is_missed = True
         self.entries = entries
+
+    def remove(self, entry: Entry) -> None:
+        """Remove an entry that all roles have got.
+
+        :param entry: Entry.
+        """
+        self.entries = [other for other in self.entries if other is not entry] if len(self.entries) > 1 else []
 
     def lose(self, is_lost: Callable[[Entry], bool], reason: str) -> None:
         """Remove some entries before all roles have got them.

@@ -264,7 +264,7 @@ class Memo:
                 found.served[role] = number
                 self._pairs_in_vain = 0
                 if found.served.keys() >= self.roles:
-                    slot.entries = [each for each in slot.entries if each is not found] if len(slot.entries) > 1 else []
+                    slot.remove(found)
                 return slot, found
             session.served[role] = -1
             generation = self.generation
@@ -328,11 +328,7 @@ class Memo:
                 grad_fn = tensor.grad_fn
                 if grad_fn is not None:
                     grad_fn._register_hook_dict(slot.hook)
-        slot.dropped = []
-        if slot.entries:
-            slot.add(entry)
-        else:
-            slot.entries = [entry]
+        slot.add(entry)
 
     def use(self, session: Session, entry: Entry) -> Any:
         """Give an entry to a role.

@@ -108,7 +108,7 @@ class SharedOutput:
             self.is_offered = self.is_offered or (frame.read_none and session.has_glue)
             return result
         memo.watch(session.role)
-        slot: Slot = Slot()
+        slot: Slot | None = None
         entry: Entry | None = None
         try:
             tensors: list[torch.Tensor] = []
@@ -122,7 +122,13 @@ class SharedOutput:
             generation = memo.generation
             result = run(frame)
             is_kept = memo.generation == generation  # or something was dropped meanwhile
-            if entry is not None and is_kept and frame.features is not None and frame.is_unwritten():
+            if (
+                slot is not None
+                and entry is not None
+                and is_kept
+                and frame.features is not None
+                and frame.is_unwritten()
+            ):
                 entry.generation = generation
                 memo.store(session, slot, entry, model, frame.features)
             return result
