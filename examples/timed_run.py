@@ -14,6 +14,8 @@ from skrl.envs.wrappers.torch import Wrapper
 from skrl.trainers.torch import SequentialTrainer
 from torch import nn
 
+from stopwatch import Stopwatch
+
 
 @dataclasses.dataclass(frozen=True)
 class Iteration:
@@ -72,17 +74,19 @@ class TimedRun:
         self._random_state = torch.get_rng_state()
         self._returns = torch.zeros(env.num_envs)
         self._steps: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._update_time = 0.0
-        self._watch(agent, env)
+        self._watch = Stopwatch("cpu")
+        self._watch.watch("update", agent, "post_interaction")
+        self._record(env)
 
     def iterate(self) -> Iteration:
         """Collect one rollout and learn from it."""
-        self._update_time = 0.0
+        self._watch.seconds["update"] = 0.0
         with self._own_random_numbers():
             cpu, wall = time.process_time(), time.perf_counter()
             self._trainer.train()
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        iteration = Iteration(wall - self._update_time, self._update_time, cpu, self._ended_episodes())
+        update = self._watch.seconds["update"]
+        iteration = Iteration(wall - update, update, cpu, self._ended_episodes())
         self.iterations.append(iteration)
         return iteration
 
@@ -90,20 +94,15 @@ class TimedRun:
         """Copy all parameters of the policy into a vector."""
         return nn.utils.parameters_to_vector(self.agent.policy.parameters()).detach().clone()
 
-    def _watch(self, agent: Agent, env: Wrapper) -> None:
-        step, post_interaction = env.step, agent.post_interaction
+    def _record(self, env: Wrapper) -> None:
+        step = env.step
 
         def recorded_step(actions: torch.Tensor) -> tuple[Any, ...]:
             observations, rewards, terminated, truncated, infos = step(actions)
             self._steps.append((rewards.clone(), terminated | truncated))
             return observations, rewards, terminated, truncated, infos
 
-        def timed_post_interaction(*args: Any, **kwargs: Any) -> None:
-            start = time.perf_counter()
-            post_interaction(*args, **kwargs)
-            self._update_time += time.perf_counter() - start
-
-        env.step, agent.post_interaction = recorded_step, timed_post_interaction
+        env.step = recorded_step
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:

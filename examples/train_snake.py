@@ -26,6 +26,7 @@ from skrl_shared_cache import SharedModel
 from skrl_vec_envs.snake import Snake
 from skrl_vec_envs.snake.players import of_checkpoint, save_checkpoint, trunk
 from skrl_vec_envs.views.skrl import SkrlView
+from stopwatch import Stopwatch
 from timed_run import TimedRun
 
 SKRL_2 = not skrl.__version__.startswith("1.")
@@ -132,17 +133,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     seed = set_seed(args.seed)
     environment = parameters_of(args.board, args.window)
     snake = Snake(args.num_envs, seed=seed, **environment)
-    in_env = 0.0
-    snake_step = snake.step
-
-    def timed_step(actions: torch.Tensor) -> Any:
-        nonlocal in_env
-        start = time.perf_counter()
-        result = snake_step(actions)
-        in_env += time.perf_counter() - start
-        return result
-
-    snake.step = timed_step  # type: ignore[method-assign]
+    watch = Stopwatch("cpu")
+    watch.watch("env", snake, "step")
     env = SkrlView(snake)
     agent = make_agent(env, args.units, args.rollouts)
     run = TimedRun(agent, env)
@@ -163,6 +155,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     total = sum(iteration.total for iteration in run.iterations)
     update = sum(iteration.update for iteration in run.iterations)
+    in_env = watch.seconds["env"]
     checkpoint = args.output / "policy.pt"
     model = agent.policy
     save_checkpoint(checkpoint, model.net, model.policy, args.units, environment)
