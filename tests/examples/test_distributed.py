@@ -22,8 +22,8 @@ from timed_run import CallCount
 
 make_agent, agents = ppo_snake.make_agent, []
 
-def kept_agent(*args):
-    agents.append(make_agent(*args))
+def kept_agent(*args, **options):
+    agents.append(make_agent(*args, **options))
     agents.append(CallCount(agents[0].policy.net[0]))
     agents.append(torch.nn.utils.parameters_to_vector(agents[0].policy.parameters()).tolist())
     return agents[0]
